@@ -1,0 +1,1 @@
+"""Plans: which cells an experiment runs, per plan and target."""

@@ -1,0 +1,1 @@
+"""The load generator: the libpq event loop, its workers and what they measured."""

@@ -1,0 +1,133 @@
+"""What one cell measured: raw samples per transaction, connections, and the health of the generator.
+
+Plain data, made by the generator and read by verdicts, results and reports. Times are integers of nanoseconds.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Literal, TypeAlias, final
+
+Kind: TypeAlias = Literal["read", "write"]
+
+
+class Outcome(IntEnum):
+    """How a request ended. The outcomes of a cell add up to its arrivals."""
+
+    OK = 0  #: committed at the first attempt
+    OK_RETRIED = 1  #: committed after retries
+    REJECTED = 2  #: a business "no", rolled back
+    FAILED = 3  #: a technical failure after the last attempt
+    SKIPPED = 4  #: open loop: not started within the deadline
+    DROPPED = 5  #: open loop: over the bound of requests in flight
+    AMBIGUOUS = 6  #: the connection died during COMMIT and the receipt could not tell
+    CANCELLED = 7  #: still in flight when the window's drain ended
+
+
+@final
+@dataclass(slots=True)
+class Samples:
+    """The requests of one transaction in one cell, in order of intended start. All arrays have the same length.
+
+    latency = wait + service + backoff, from the intended start to the end of the last attempt.
+    """
+
+    name: str
+    kind: Kind
+    intended_ns: array[int] = field(default_factory=lambda: array("q"))  #: since the window's start
+    latency_ns: array[int] = field(default_factory=lambda: array("q"))
+    wait_ns: array[int] = field(default_factory=lambda: array("q"))  #: queueing for a connection
+    service_ns: array[int] = field(default_factory=lambda: array("q"))  #: in the database, all attempts
+    backoff_ns: array[int] = field(default_factory=lambda: array("q"))  #: between attempts
+    outcome: array[int] = field(default_factory=lambda: array("B"))  #: values of `Outcome`
+    attempts: array[int] = field(default_factory=lambda: array("H"))
+    errors: dict[str, int] = field(default_factory=dict)  #: SQLSTATE (or "connection") -> failed attempts
+
+    def __len__(self) -> int:
+        return len(self.outcome)
+
+    def count(self, *outcomes: Outcome) -> int:
+        """Return how many requests ended in one of `outcomes`."""
+        return sum(self.outcome.count(int(one)) for one in outcomes)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A few order statistics of one quantity, in nanoseconds; exact, of `n` values."""
+
+    n: int
+    p50: int
+    p95: int
+    p99: int
+    p999: int
+    max: int
+    mean: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GeneratorHealth:
+    """How near the generator was to its own limits while it measured; the worst worker counts."""
+
+    cpu: float  #: share of one core used by the busiest worker during the window, 0..1
+    runqueue_wait: float | None  #: share of the window a worker waited for a core (Linux), None where unknown
+    loop_lag_p50_ns: int  #: how long answers waited for the event loop: the uncertainty of a time stamp
+    loop_lag_p99_ns: int
+    loop_lag_max_ns: int
+    schedule_lag_p99_ns: int | None  #: open loop: how late requests were sent because of the generator
+    connection_wait_p99_ns: int  #: how long requests queued for a connection
+    gc_pause_max_ns: int = 0
+
+
+@final
+@dataclass(slots=True)
+class ConnectStats:
+    """Connections made in a cell: how many, how long each phase took, which were refused."""
+
+    attempted: int = 0
+    succeeded: int = 0
+    refused: dict[str, int] = field(default_factory=dict)  #: SQLSTATE (or "connection") -> attempts refused
+    #: phase (resolve, tcp, tls, authentication, startup, total) -> nanoseconds of each connection made
+    phases_ns: dict[str, array[int]] = field(default_factory=dict)
+    client_cpu_ns: int = 0  #: CPU time of the generator's processes spent while connecting
+    elapsed_ns: int = 0  #: from the first attempt to the last one's end
+    tokens_signed: int = 0  #: signatures made, over all processes
+    messages: dict[str, str] = field(default_factory=dict)  #: SQLSTATE -> one masked message, for the report
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How requests arrive."""
+
+    kind: Literal["closed", "churn", "poisson", "constant"]
+    rate: float | None = None  #: per second, open loop only
+
+
+@final
+@dataclass(slots=True)
+class Measurement:
+    """What one cell measured in its window, all workers together."""
+
+    arrival: Arrival
+    connections: int
+    workers: int
+    warmup_s: float
+    duration_s: float  #: the window's actual length
+    samples: dict[str, Samples]
+    generator: GeneratorHealth
+    connect: ConnectStats
+    rtt_ns: Distribution | None  #: `SELECT 1` on an idle connection before the cell
+    committed: Mapping[str, int]  #: transaction -> committed, warm-up and drain included (for the invariants)
+    ambiguous: Mapping[str, int]  #: likewise
+    look: int = 1  #: how many planned windows the cell has had: 1, 2 or 4 make looks 1, 2, 3
+    interrupted: str | None = None  #: why the cell ended early (a worker died, SIGINT), None when it did not
+
+    @property
+    def arrivals(self) -> int:
+        """Requests that belong to the window."""
+        return sum(len(one) for one in self.samples.values())

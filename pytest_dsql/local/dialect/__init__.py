@@ -1,0 +1,1 @@
+"""What DSQL accepts, rewrites or refuses: rules as dated data, judged on the parse tree."""

@@ -1,0 +1,1 @@
+"""Objectives and verdicts: pure arithmetic. No I/O, no clock, no pytest."""

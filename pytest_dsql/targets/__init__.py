@@ -1,0 +1,1 @@
+"""What is measured: how a target comes to exist and how it goes away."""

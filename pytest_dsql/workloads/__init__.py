@@ -1,0 +1,1 @@
+"""What is measured: schema, data, transactions and invariants of each workload."""

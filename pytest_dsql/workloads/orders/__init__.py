@@ -1,0 +1,1 @@
+"""The order workload of E002."""
