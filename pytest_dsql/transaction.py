@@ -118,6 +118,8 @@ class CellRun:
     slots: int  #: connection slots over all workers; each draws ids and set-aside rows of its own
     pools: Mapping[str, range] = field(default_factory=dict)  #: set-aside rows by name
     snapshot: Any = None  #: the workload's own note of the starting state
+    #: SQL that answers a row when the operation id `$1` has a receipt; None: a lost COMMIT stays ambiguous
+    receipt_sql: str | None = None
 
     def id_range(self) -> range:
         """All ids that this run can make."""
