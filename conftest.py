@@ -1,0 +1,3 @@
+"""What the project's own tests need from pytest itself."""
+
+pytest_plugins = ["pytester"]

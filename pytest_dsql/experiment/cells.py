@@ -1,0 +1,196 @@
+"""What `dsql_load` is: runs one cell after the other on a target, checks its invariants and records it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, final
+
+from pytest_dsql.errors import UsageError
+from pytest_dsql.load.measurement import Arrival, ConnectStats, Measurement
+from pytest_dsql.transaction import SLOT_BITS, CellRun, Mix, Tally, stream_seed
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from pytest_dsql.connect.endpoint import Endpoint
+    from pytest_dsql.connect.token import TokenSource
+    from pytest_dsql.experiment.plans import Plan
+    from pytest_dsql.load.cell import Cell
+    from pytest_dsql.load.connections import Connections
+    from pytest_dsql.load.fleet import Progress
+
+#: Requests per second and connection that a cell's share of set-aside rows is made for: above the best published
+#: closed-loop rate per connection (354/s, Aurora Serverless v2 at 16 connections, Seoul 2026-09).
+_REQUESTS_PER_CONNECTION_S: Final = 500
+
+
+@final
+@dataclass(slots=True)
+class Load:
+    """Measures cells on one target for one test. Each method runs one cell and returns what it measured.
+
+    One cell at a time runs on a host: `exclusive` is a lock that every process of the run shares.
+    """
+
+    endpoint: Endpoint
+    tokens: TokenSource
+    plan: Plan
+    target: str
+    test: str
+    seed: int
+    workers: int
+    exclusive: Callable[[], AbstractContextManager[None]]
+    record: Callable[[Cell | Connections], None]
+    progress: Callable[[str], Callable[[Progress], None] | None]
+    _cells: int = field(default=0, init=False)
+
+    def closed(
+        self, mix: Mix, *, connections: int, warmup: float | None = None, duration: float | None = None
+    ) -> Cell:
+        """Closed loop: each of `connections` sends its next request when the last one answered.
+
+        `warmup` and `duration` are seconds; the plan's by default. Raises UsageError for a wrong argument,
+        ConnectionFailed or LoadFailed when the load could not be made.
+        """
+        warmup = self.plan.warmup_s if warmup is None else warmup
+        duration = self.plan.window_s if duration is None else duration
+        return self._cell(Arrival("closed"), mix, connections, warmup, duration)
+
+    def churn(
+        self, mix: Mix, *, connections: int, warmup: float | None = None, duration: float | None = None
+    ) -> Cell:
+        """Closed loop with a new connection for each request; connecting is part of the latency."""
+        warmup = self.plan.connection_warmup_s if warmup is None else warmup
+        duration = self.plan.connection_window_s if duration is None else duration
+        return self._cell(Arrival("churn"), mix, connections, warmup, duration)
+
+    def connect_burst(self, n: int) -> Connections:
+        """Ask for `n` connections at once, hold them until the last is decided, and close them."""
+        from pytest_dsql.load.burst import connect_burst
+
+        _whole("n", n, 1, 10_000)
+        return self._connections("burst", n, lambda: connect_burst(self.endpoint, n, workers=min(self.workers, n)))
+
+    def sequential_connects(self, n: int) -> Connections:
+        """Connect, `SELECT 1` and close, `n` times one after the other."""
+        from pytest_dsql.load.burst import sequential_connects
+
+        _whole("n", n, 1, 10_000)
+        return self._connections("sequential", n, lambda: sequential_connects(self.endpoint, n))
+
+    def _connections(self, kind: str, n: int, measure: Callable[[], ConnectStats]) -> Connections:
+        from pytest_dsql.load.connections import Connections
+
+        identity = self._next_id()
+        with self.exclusive():
+            stats = measure()
+        connections = Connections(
+            stats,
+            id=identity,
+            test=self.test,
+            target=self.target,
+            kind=kind,
+            requested=n,
+            workers=self.workers if kind == "burst" else 1,
+            record=self.record,
+        )
+        self.record(connections)
+        return connections
+
+    def _cell(self, arrival: Arrival, mix: Mix, connections: int, warmup: float, duration: float) -> Cell:
+        from pytest_dsql.load.cell import Cell
+
+        if not isinstance(mix, Mix):
+            raise UsageError(f"dsql_load takes a Mix of transactions, not {type(mix).__name__}")
+        _whole("connections", connections, 1, 1 << SLOT_BITS)
+        _seconds("warmup", warmup, 0.0)
+        _seconds("duration", duration, 0.1)
+        identity = self._next_id()
+        sizes = _CellSizes(identity, arrival, mix, connections, min(self.workers, connections), warmup, duration)
+        measurement, invariants = self._segment(sizes, 1, duration)
+        cell = Cell(
+            measurement,
+            id=identity,
+            test=self.test,
+            target=self.target,
+            invariants=invariants,
+            extend=lambda windows: self._segment(sizes, windows, duration * windows),
+            record=self.record,
+        )
+        self.record(cell)
+        return cell
+
+    def _segment(self, sizes: _CellSizes, number: int, window_s: float) -> tuple[Measurement, dict[str, int]]:
+        """Run one stretch of a cell with ids of its own, and check the data it left."""
+        from pytest_dsql.load.fleet import run_cell
+        from pytest_dsql.load.plan import CellPlan
+
+        workload = sizes.mix.workload
+        with self.exclusive():
+            run = self._begin(sizes, window_s)
+            measurement = run_cell(
+                CellPlan(
+                    id=sizes.id,
+                    endpoint=self.endpoint,
+                    mix=sizes.mix.without_workload(),
+                    scale=workload.scale if workload else None,
+                    run=run,
+                    arrival=sizes.arrival,
+                    connections=sizes.connections,
+                    workers=sizes.workers,
+                    warmup_s=sizes.warmup_s,
+                    window_s=window_s,
+                    seed=stream_seed(self.seed, sizes.id, number),
+                ),
+                progress=self.progress(sizes.id),
+            )
+            if workload is None:
+                return measurement, {}
+            tally = Tally(committed=measurement.committed, ambiguous=measurement.ambiguous)
+            return measurement, workload.check_cell(self._connect, run, tally)
+
+    def _begin(self, sizes: _CellSizes, window_s: float) -> CellRun:
+        slots = sizes.connections
+        if sizes.mix.workload is None:
+            import secrets
+
+            # Nothing in the database hands out numbers here: 24 random bits.
+            number = 1 + secrets.randbelow((1 << 24) - 1)
+            return CellRun(number=number, operation_prefix=f"{number:x}-", slots=slots)
+        hint = int(slots * _REQUESTS_PER_CONNECTION_S * (sizes.warmup_s + window_s))
+        return sizes.mix.workload.begin_cell(self._connect, cell=sizes.id, slots=slots, requests_hint=hint)
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        from pytest_dsql.connect.dialer import dial
+
+        connection, _phases = dial(self.endpoint, self.tokens)
+        return connection
+
+    def _next_id(self) -> str:
+        self._cells += 1
+        suffix = "" if self._cells == 1 else f"#{self._cells}"
+        return f"{self.test}{suffix}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _CellSizes:
+    id: str
+    arrival: Arrival
+    mix: Mix
+    connections: int
+    workers: int
+    warmup_s: float
+    window_s: float
+
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise UsageError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+
+
+def _seconds(name: str, value: object, low: float) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value < float("inf"):
+        raise UsageError(f"{name} must be seconds, at least {low:g}, not {value!r}")

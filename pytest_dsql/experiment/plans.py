@@ -1,0 +1,86 @@
+"""The plans: how large the cells of an experiment are, per target.
+
+`quick` fits a laptop and CI; `full` has the windows and the matrix of the published experiment (Aurora DSQL, Seoul,
+2026-09: closed loop at 16, 64 and 256 connections, 120 s warm-up and 300 s window).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, final
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Sizes of the cells of one plan on one target. Times in seconds."""
+
+    name: str
+    scale: str  #: of the order data
+    warmup_s: float
+    window_s: float  #: of a closed-loop cell's first look
+    closed_loop_connections: tuple[int, ...]
+    connection_warmup_s: float
+    connection_window_s: float  #: of E003's kept and churned connections
+    connection_workers: int  #: connections of that comparison
+    bursts: tuple[int, ...]  #: connections asked for at once
+    sequential: int  #: sequential connections
+    signatures: int  #: tokens signed one after the other
+
+
+#: On a laptop the engine, the generator and PostgreSQL share the cores: few connections, so that a cell says something
+#: about each of them and not about their queue.
+_QUICK_LOCAL: Final = Plan(
+    name="quick",
+    scale="quick",
+    warmup_s=1.0,
+    window_s=8.0,
+    closed_loop_connections=(2, 4),
+    connection_warmup_s=0.5,
+    connection_window_s=3.0,
+    connection_workers=4,
+    bursts=(500, 1000),
+    sequential=100,
+    signatures=50,
+)
+
+_QUICK_ELSEWHERE: Final = Plan(
+    name="quick",
+    scale="quick",
+    warmup_s=2.0,
+    window_s=10.0,
+    closed_loop_connections=(4, 16),
+    connection_warmup_s=1.0,
+    connection_window_s=5.0,
+    connection_workers=4,
+    bursts=(100,),
+    sequential=20,
+    signatures=50,
+)
+
+_FULL: Final = Plan(
+    name="full",
+    scale="full",
+    warmup_s=120.0,
+    window_s=300.0,
+    closed_loop_connections=(16, 64, 256),
+    connection_warmup_s=5.0,
+    connection_window_s=30.0,
+    connection_workers=16,
+    bursts=(500, 1000),
+    sequential=100,
+    signatures=50,
+)
+
+_PLANS: Final[Mapping[tuple[str, str], Plan]] = {
+    ("quick", "local"): _QUICK_LOCAL,
+    ("quick", "attach"): _QUICK_ELSEWHERE,
+    ("full", "local"): _FULL,
+    ("full", "attach"): _FULL,
+}
+
+
+def plan_for(plan: str, target: str) -> Plan:
+    """Return the sizes of `plan` on `target`. Raises KeyError for names that Settings would not let through."""
+    return _PLANS[plan, target]

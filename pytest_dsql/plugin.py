@@ -1,0 +1,178 @@
+"""The pytest plugin: options, markers, exit status, summary. Imports nothing that a run without us would feel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pytest
+
+from pytest_dsql.errors import DsqlError, Inconclusive, Invalid, UsageError
+from pytest_dsql.settings import OPTIONS, Settings
+
+if TYPE_CHECKING:
+    from pytest_dsql.experiment.plans import Plan
+
+SETTINGS: Final = pytest.StashKey[Settings]()
+RUN_ID: Final = pytest.StashKey[str]()
+#: How many selected tests of this process measure cells.
+_ASKED: Final = pytest.StashKey[int]()
+
+
+def settings_of(config: pytest.Config) -> Settings:
+    """Return what the user chose for this run."""
+    return config.stash[SETTINGS]
+
+
+def plan_of(config: pytest.Config) -> Plan:
+    """Return the sizes that this run's plan has on its target: for `pytest_generate_tests` of a benchmark folder."""
+    from pytest_dsql.experiment.plans import plan_for
+
+    settings = settings_of(config)
+    return plan_for(settings.plan, settings.target)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare every setting as `--dsql-NAME` and ini value `dsql_NAME`."""
+    group = parser.getgroup("dsql", "Aurora DSQL benchmarks and fixtures")
+    for option in OPTIONS:
+        action = "append" if option.repeatable else "store"
+        group.addoption(
+            option.flag, dest=option.ini, metavar=option.metavar, action=action, default=None, help=option.help
+        )
+        kind: Literal["linelist", "string"] = "linelist" if option.repeatable else "string"
+        parser.addini(option.ini, option.help, type=kind, default=[] if option.repeatable else None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Resolve the settings, before anything is created; a wrong value is a usage error."""
+    from pytest_dsql import fixtures
+
+    for name, meaning in (
+        ("dsql", "needs a target (`--dsql-target`); select with `-m dsql`"),
+        ("dsql_aws", "is meaningless on the embedded engine"),
+        ("dsql_slow", "takes minutes"),
+    ):
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+    try:
+        config.stash[SETTINGS] = Settings.resolve(
+            command_line={option.name: config.getoption(option.ini) for option in OPTIONS},
+            environment=os.environ,
+            ini={option.name: config.getini(option.ini) for option in OPTIONS},
+        )
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+    config.stash[_ASKED] = 0
+    worker_input = getattr(config, "workerinput", None)
+    config.stash[RUN_ID] = worker_input["dsql_run"] if worker_input else _new_run_id()
+    config.pluginmanager.register(fixtures, "dsql_fixtures")
+
+
+def _new_run_id() -> str:
+    import secrets
+    from datetime import UTC, datetime
+
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Send the run's id to an xdist worker, so that all write one results file and share one engine."""
+    node.workerinput["dsql_run"] = node.config.stash[RUN_ID]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the hook's signature
+    """Learn from an xdist worker how many of its tests measure cells."""
+    asked = getattr(node, "workeroutput", {}).get("dsql_asked", 0)
+    # Every worker collects the same tests; they run once altogether.
+    node.config.stash[_ASKED] = max(node.config.stash[_ASKED], asked)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the target can't run."""
+    if settings_of(config).target == "local":
+        for item in items:
+            if item.get_closest_marker("dsql_aws"):
+                item.add_marker(pytest.mark.skip(reason="meaningless on the embedded engine (dsql_aws)"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Count the selected tests that measure cells."""
+    session.config.stash[_ASKED] = sum("dsql_load" in getattr(one, "fixturenames", ()) for one in session.items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Turn an inconclusive or invalid cell into a skip where the user asked for that."""
+    try:
+        return (yield)
+    except (Inconclusive, Invalid) as error:
+        if settings_of(pyfuncitem.config).inconclusive != "skip":
+            raise
+        first_line = str(error).strip().partition("\n")[0]
+        pytest.skip(f"{type(error).__name__.lower()}: {first_line}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Generator[None, object, object]:
+    """Answer our own errors in a dsql fixture (no engine, no endpoint, no credentials) with their one line."""
+    try:
+        return (yield)
+    except DsqlError as error:
+        if not fixturedef.argname.startswith("dsql"):
+            raise
+        pytest.fail(f"{request.fixturename}: {error}", pytrace=False)
+
+
+def _cells_of(config: pytest.Config) -> dict[str, Any] | None:
+    """Return this run's results, or None when it wrote none."""
+    from pathlib import Path
+
+    path = Path(config.invocation_params.dir, settings_of(config).results, config.stash[RUN_ID], "results.json")
+    if not path.exists():
+        return None
+    from pytest_dsql.results.reader import read_results
+
+    return read_results(path)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A run that asked for cells and decided none of them does not pass."""
+    config = session.config
+    if SETTINGS not in config.stash:
+        return
+    if hasattr(config, "workerinput"):
+        config.workeroutput["dsql_asked"] = config.stash[_ASKED]  # type: ignore[attr-defined] # xdist's attribute
+        return
+    if exitstatus != pytest.ExitCode.OK or config.option.collectonly or not config.stash[_ASKED]:
+        return
+    results = _cells_of(config)
+    outcomes = [cell["verdict"]["outcome"] for cell in results["cells"]] if results else []
+    if not any(one in ("pass", "fail") for one in outcomes):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        config.stash[_UNDECIDED] = True
+
+
+_UNDECIDED: Final = pytest.StashKey[bool]()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the table of cells."""
+    if config.option.collectonly or SETTINGS not in config.stash:
+        return
+    results = _cells_of(config)
+    if results and (results["cells"] or results["experiments"]):
+        from pytest_dsql.report.terminal import summary_lines
+
+        terminalreporter.section("dsql")
+        writer = terminalreporter._tw
+        for line in summary_lines(results, width=writer.fullwidth, colour=writer.hasmarkup):
+            terminalreporter.write_line(line)
+    if config.stash.get(_UNDECIDED, False):
+        terminalreporter.write_line(
+            "dsql: this run asked for cells and decided none of them, so it does not pass", red=True, bold=True
+        )

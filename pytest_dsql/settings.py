@@ -1,0 +1,207 @@
+"""One frozen Settings: what the user chose, from command line, environment and ini file, in that order.
+
+This module is imported by every pytest run that has the plugin installed: it imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import date
+from typing import Any, Final, final
+
+from pytest_dsql.errors import UsageError
+
+#: Targets of this version. Others get their own line in `_target` instead of a silent default.
+TARGETS: Final = ("local", "attach")
+PLANS: Final = ("quick", "full")
+SCALES: Final = ("tiny", "quick", "full")
+
+#: Names that `--dsql-set` knows: the local engine's settings.
+ENGINE_SETTINGS: Final = ("rules",)
+
+#: Set by `pytest-dsql local -- COMMAND` for its command: the control socket of the engine that is running already.
+ENGINE_VARIABLE: Final = "PYTEST_DSQL_ENGINE"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting: `--dsql-NAME` on the command line, `dsql_NAME` in the ini file, `DSQL_NAME` in the environment."""
+
+    name: str  #: the field of Settings
+    metavar: str
+    help: str
+    repeatable: bool = False  #: given several times on the command line; one value per line or comma elsewhere
+
+    @property
+    def flag(self) -> str:
+        """The command line option."""
+        return "--dsql-" + self.name.replace("_", "-")
+
+    @property
+    def ini(self) -> str:
+        """The ini file's key."""
+        return "dsql_" + self.name
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return "DSQL_" + self.name.upper()
+
+
+OPTIONS: Final = (
+    Option("target", "NAME", "what is measured: local (the embedded engine, default) or attach (an existing endpoint)"),
+    Option("endpoint", "HOST_OR_CLUSTER_ID", "attach to this Aurora DSQL cluster"),
+    Option("dsn", "DSN", "attach to any PostgreSQL: a libpq URI or key=value string"),
+    Option("region", "REGION", "AWS Region of the cluster, where its host name does not tell"),
+    Option("user", "ROLE", "database role to connect as (default: admin)"),
+    Option("profile", "NAME", "AWS profile whose credentials sign the tokens"),
+    Option("plan", "quick|full", "seconds per cell for a laptop and CI, or the published experiment's windows"),
+    Option("scale", "tiny|quick|full", "size of the loaded data (default: the plan's)"),
+    Option("seed", "N", "seed of the data and of every random stream (default: 1)"),
+    Option("workers", "N", "load generator processes (default: 1 on local, one per core elsewhere)"),
+    Option("results", "DIR", "where results are written (default: .dsql)"),
+    Option("inconclusive", "fail|skip", "what an inconclusive or invalid cell does to its test (default: fail)"),
+    Option("set", "NAME=VALUE", "a setting of the embedded engine: " + ", ".join(ENGINE_SETTINGS), repeatable=True),
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user chose. Made by `resolve`, which validates every value."""
+
+    target: str = "local"
+    endpoint: str | None = None  #: host name or cluster id to attach to
+    dsn: str | None = field(default=None, repr=False)  #: may hold a password
+    region: str | None = None
+    user: str = "admin"
+    profile: str | None = None
+    plan: str = "quick"
+    scale: str | None = None  #: None: the plan's
+    seed: int = 1
+    workers: int | None = None  #: None: 1 on local, one per core elsewhere
+    results: str = ".dsql"
+    inconclusive: str = "fail"
+    set: Mapping[str, str] = field(default_factory=dict)
+    engine: str | None = None  #: control socket of an engine that is running already
+
+    @classmethod
+    def resolve(
+        cls,
+        *,
+        command_line: Mapping[str, Any],
+        environment: Mapping[str, str],
+        ini: Mapping[str, Any],
+    ) -> Settings:
+        """Merge the three sources (command line over environment over ini) and validate.
+
+        `command_line` and `ini` are keyed by option name; a missing or None value was not given. Raises UsageError,
+        one line that names the option, for the first wrong value.
+        """
+        chosen: dict[str, Any] = {}
+        where: dict[str, str] = {}
+        for option in OPTIONS:
+            for value, source in (
+                (command_line.get(option.name), option.flag),
+                (environment.get(option.variable), f"environment variable {option.variable}"),
+                (ini.get(option.name), f"ini value {option.ini}"),
+            ):
+                if value not in (None, "", []):
+                    chosen[option.name] = value
+                    where[option.name] = source
+                    break
+        engine = environment.get(ENGINE_VARIABLE) or None
+        if engine and where.get("endpoint", "").startswith("environment"):
+            # `pytest-dsql local -- COMMAND` names its engine in DSQL_ENDPOINT too, for programs that know only that.
+            del chosen["endpoint"], where["endpoint"]
+        values: dict[str, Any] = {}
+        for name, value in chosen.items():
+            parse: Callable[[Any, str], Any] = _PARSERS.get(name, _text)
+            values[name] = parse(value, where[name])
+        settings = cls(**values, engine=engine)
+        return settings._with_implied_target(where)
+
+    def _with_implied_target(self, where: Mapping[str, str]) -> Settings:
+        from dataclasses import replace
+
+        if self.endpoint and self.dsn:
+            raise UsageError(f"{where['endpoint']} and {where['dsn']} exclude each other: name one thing to attach to")
+        attached = where.get("endpoint") or where.get("dsn")
+        if attached and "target" in where and self.target != "attach":
+            raise UsageError(f"{attached} attaches to an endpoint, but {where['target']} says {self.target!r}")
+        if attached:
+            for name in ("set",):
+                if name in where:
+                    raise UsageError(f"{where[name]} is a setting of the embedded engine; it means nothing on attach")
+            return replace(self, target="attach", engine=None)
+        if self.target == "attach":
+            raise UsageError("target 'attach' needs --dsql-endpoint HOST_OR_CLUSTER_ID or --dsql-dsn DSN")
+        for name in ("region", "user", "profile"):
+            if name in where and where[name].startswith("--"):
+                raise UsageError(f"{where[name]} goes with --dsql-endpoint; the local engine has its own")
+        return self
+
+
+def _text(value: Any, source: str) -> str:
+    text = str(value).strip()
+    if not text or "\0" in text or "\n" in text:
+        raise UsageError(f"{source}: expected one line of text")
+    return text
+
+
+def _choice(*allowed: str) -> Callable[[Any, str], str]:
+    def parse(value: Any, source: str) -> str:
+        text = _text(value, source)
+        if text not in allowed:
+            raise UsageError(f"{source}: {text!r} is not one of {', '.join(allowed)}")
+        return text
+
+    return parse
+
+
+def _whole(low: int, high: int) -> Callable[[Any, str], int]:
+    def parse(value: Any, source: str) -> int:
+        text = _text(value, source)
+        # isdecimal() also holds for other scripts' digits, which int() would take silently.
+        if not re.fullmatch(r"[0-9]{1,19}", text) or not low <= int(text) <= high:
+            raise UsageError(f"{source}: expected a whole number from {low} to {high}, not {text!r}")
+        return int(text)
+
+    return parse
+
+
+def _engine_settings(value: Any, source: str) -> dict[str, str]:
+    items = value if isinstance(value, list | tuple) else re.split(r"[,\n]", str(value))
+    chosen = {}
+    for item in (str(one).strip() for one in items):
+        if not item:
+            continue
+        name, separator, text = item.partition("=")
+        if not separator or not text:
+            raise UsageError(f"{source}: expected NAME=VALUE, not {item!r}")
+        if name not in ENGINE_SETTINGS:
+            raise UsageError(f"{source}: {name!r} is not one of {', '.join(ENGINE_SETTINGS)}")
+        if name == "rules":
+            try:
+                date.fromisoformat(text)
+            except ValueError:
+                raise UsageError(f"{source}: rules is a day, YYYY-MM-DD, not {text!r}") from None
+        chosen[name] = text
+    return chosen
+
+
+_PARSERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
+    "target": _choice(*TARGETS),
+    "plan": _choice(*PLANS),
+    "scale": _choice(*SCALES),
+    "seed": _whole(0, 2**63 - 1),
+    "workers": _whole(1, 256),
+    "inconclusive": _choice("fail", "skip"),
+    "set": _engine_settings,
+}
+
+if {one.name for one in OPTIONS} - {one.name for one in fields(Settings)}:
+    raise AssertionError("every option is a field of Settings")

@@ -1,0 +1,65 @@
+"""The plugin's options, markers and import cost, driven through pytester."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+#: What a pytest run without dsql fixtures must not pay for.
+HEAVY = ("boto3", "botocore", "numpy", "psycopg", "psycopg_pool", "uvloop", "postgast", "cryptography", "asyncio")
+
+
+def test_importing_the_plugin_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; import _pytest.config; import pytest; before = set(sys.modules); import pytest_dsql.plugin;"
+        f"print([name for name in {HEAVY!r} if name in sys.modules and name not in before])"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+def test_every_option_is_in_the_help(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess("--help")
+    result.stdout.fnmatch_lines(["Aurora DSQL benchmarks and fixtures:", "*--dsql-target=NAME*"])
+    result.stdout.fnmatch_lines(["*dsql_plan (string)*"])
+
+
+def test_markers_are_declared(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess("--markers")
+    result.stdout.fnmatch_lines(["@pytest.mark.dsql: *", "@pytest.mark.dsql_aws: *", "@pytest.mark.dsql_slow: *"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--dsql-target", "oracle"], "ERROR: --dsql-target: 'oracle' is not one of local, attach"),
+        (["--dsql-plan", "fast"], "ERROR: --dsql-plan: 'fast' is not one of quick, full"),
+        (["--dsql-set", "speed=9"], "ERROR: --dsql-set: 'speed' is not one of rules"),
+        (["--dsql-target", "attach"], "ERROR: target 'attach' needs --dsql-endpoint *"),
+    ],
+)
+def test_a_wrong_option_is_a_usage_error(pytester: pytest.Pytester, arguments: list[str], line: str) -> None:
+    pytester.makepyfile("def test_it(): assert False, 'must not run'")
+    result = pytester.runpytest_subprocess(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([line])
+    assert "Traceback" not in result.stderr.str() + result.stdout.str()
+
+
+def test_a_wrong_ini_value_is_a_usage_error(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ndsql_plan = fast\n")
+    result = pytester.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: ini value dsql_plan: 'fast' is not one of quick, full"])
+
+
+def test_the_plugin_can_be_switched_off(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(request): assert 'dsql_plan' not in request.fixturenames")
+    pytester.runpytest_subprocess("-p", "no:dsql").assert_outcomes(passed=1)
+
+
+def test_tests_that_need_aws_are_skipped_on_the_embedded_engine(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import pytest\n@pytest.mark.dsql_aws\ndef test_it(): assert False")
+    pytester.runpytest_subprocess("-rs").assert_outcomes(skipped=1)

@@ -1,0 +1,110 @@
+"""Settings: precedence of the sources, and one clear line for every wrong value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_dsql.errors import UsageError
+from pytest_dsql.settings import ENGINE_VARIABLE, OPTIONS, Settings
+
+
+def resolve(
+    command_line: dict[str, Any] | None = None,
+    environment: dict[str, str] | None = None,
+    ini: dict[str, Any] | None = None,
+) -> Settings:
+    return Settings.resolve(command_line=command_line or {}, environment=environment or {}, ini=ini or {})
+
+
+def test_defaults_measure_the_embedded_engine() -> None:
+    settings = resolve()
+    assert (settings.target, settings.plan, settings.inconclusive, settings.seed) == ("local", "quick", "fail", 1)
+
+
+def test_command_line_wins_over_environment_over_ini() -> None:
+    sources = ({"plan": "full"}, {"DSQL_PLAN": "quick"}, {"plan": "quick"})
+    assert resolve(*sources).plan == "full"
+    assert resolve({}, {"DSQL_SEED": "7"}, {"seed": "8"}).seed == 7
+    assert resolve({}, {}, {"seed": "8"}).seed == 8
+
+
+def test_empty_values_are_not_given() -> None:
+    assert resolve({"set": []}, {"DSQL_PLAN": ""}, {"set": [], "seed": ""}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("target", "rds", "--dsql-target: 'rds' is not one of local, attach"),
+        ("plan", "fast", "--dsql-plan: 'fast' is not one of quick, full"),
+        ("scale", "huge", "--dsql-scale: 'huge' is not one of tiny, quick, full"),
+        ("seed", "-1", "--dsql-seed: expected a whole number from 0 to 9223372036854775807, not '-1'"),
+        ("seed", "1.5", "--dsql-seed: expected a whole number from 0 to 9223372036854775807, not '1.5'"),
+        ("seed", "\u0663", "--dsql-seed: expected a whole number from 0 to 9223372036854775807, not '\u0663'"),
+        ("workers", "0", "--dsql-workers: expected a whole number from 1 to 256, not '0'"),
+        ("workers", "9999999999999999999999", "--dsql-workers: expected a whole number from 1 to 256"),
+        ("inconclusive", "pass", "--dsql-inconclusive: 'pass' is not one of fail, skip"),
+        ("set", ["rules"], "--dsql-set: expected NAME=VALUE, not 'rules'"),
+        ("set", ["speed=9"], "--dsql-set: 'speed' is not one of rules"),
+        ("set", ["rules=yesterday"], "--dsql-set: rules is a day, YYYY-MM-DD, not 'yesterday'"),
+        ("target", "attach", "target 'attach' needs --dsql-endpoint HOST_OR_CLUSTER_ID or --dsql-dsn DSN"),
+        ("region", "eu-central-1", "--dsql-region goes with --dsql-endpoint; the local engine has its own"),
+    ],
+)
+def test_a_wrong_value_is_one_line_that_names_its_option(name: str, value: object, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve({name: value})
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_value_names_the_source_it_came_from() -> None:
+    with pytest.raises(UsageError, match="environment variable DSQL_PLAN: 'x'"):
+        resolve({}, {"DSQL_PLAN": "x"})
+    with pytest.raises(UsageError, match="ini value dsql_plan: 'x'"):
+        resolve({}, {}, {"plan": "x"})
+
+
+def test_an_endpoint_or_a_dsn_implies_attach() -> None:
+    assert resolve({"endpoint": "a" * 26}).target == "attach"
+    assert resolve({}, {"DSQL_DSN": "postgresql://127.0.0.1/x"}).target == "attach"
+
+
+def test_an_endpoint_and_a_dsn_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match="exclude each other"):
+        resolve({"endpoint": "a" * 26, "dsn": "host=127.0.0.1"})
+
+
+def test_an_endpoint_and_the_local_target_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match="says 'local'"):
+        resolve({"endpoint": "a" * 26, "target": "local"})
+
+
+def test_engine_settings_mean_nothing_on_attach() -> None:
+    with pytest.raises(UsageError, match="embedded engine"):
+        resolve({"endpoint": "a" * 26, "set": ["rules=2026-09-01"]})
+
+
+def test_a_running_engine_wins_over_the_endpoint_it_put_into_the_environment() -> None:
+    settings = resolve({}, {ENGINE_VARIABLE: "/run/control", "DSQL_ENDPOINT": "x.dsql.us-east-1.on.aws"})
+    assert (settings.target, settings.engine, settings.endpoint) == ("local", "/run/control", None)
+
+
+def test_an_endpoint_on_the_command_line_wins_over_a_running_engine() -> None:
+    settings = resolve({"endpoint": "a" * 26}, {ENGINE_VARIABLE: "/run/control"})
+    assert (settings.target, settings.engine) == ("attach", None)
+
+
+def test_a_password_in_the_dsn_is_never_shown() -> None:
+    assert "hunter2" not in repr(resolve({"dsn": "postgresql://u:hunter2@127.0.0.1/x"}))
+
+
+def test_every_option_has_a_flag_an_ini_value_and_a_variable() -> None:
+    option = next(one for one in OPTIONS if one.name == "inconclusive")
+    assert (option.flag, option.ini, option.variable) == (
+        "--dsql-inconclusive",
+        "dsql_inconclusive",
+        "DSQL_INCONCLUSIVE",
+    )
