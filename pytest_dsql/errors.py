@@ -101,6 +101,27 @@ class LoadFailed(DsqlError):
     """The load generator could not do its work: a worker died, or could not start."""
 
 
+@final
+class TransactionError(DsqlError):
+    """A transaction's own code is wrong: it raised, yielded what is no statement, or gave a wrong parameter.
+
+    It ends the cell: a fault of the transaction says nothing about the database.
+    """
+
+    def __init__(self, message: str, *, transaction: str, details: str = "") -> None:
+        super().__init__(message)
+        self.transaction = transaction  #: the transaction's name
+        self.details = details  #: the masked traceback, "" when there is none
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Raised in a worker process, met in the controller; the keyword arguments must travel too.
+        return _transaction_error, (str(self), self.transaction, self.details)
+
+
+def _transaction_error(message: str, transaction: str, details: str) -> TransactionError:
+    return TransactionError(message, transaction=transaction, details=details)
+
+
 class SloMissed(AssertionError):
     """The objective was missed or an invariant was violated. The text is the table of the cell."""
 

@@ -45,6 +45,7 @@ class Samples:
     outcome: array[int] = field(default_factory=lambda: array("B"))  #: values of `Outcome`
     attempts: array[int] = field(default_factory=lambda: array("H"))
     errors: dict[str, int] = field(default_factory=dict)  #: SQLSTATE (or "connection") -> failed attempts
+    messages: dict[str, str] = field(default_factory=dict)  #: SQLSTATE -> one masked message, for the report
 
     def __len__(self) -> int:
         return len(self.outcome)
@@ -75,7 +76,7 @@ class GeneratorHealth:
 
     cpu: float  #: share of one core used by the busiest worker during the window, 0..1
     runqueue_wait: float | None  #: share of the window a worker waited for a core (Linux), None where unknown
-    loop_lag_p50_ns: int  #: how long answers waited for the event loop: the uncertainty of a time stamp
+    loop_lag_p50_ns: int  #: how long answers waited for the event loop, at most: the uncertainty of a time stamp
     loop_lag_p99_ns: int
     loop_lag_max_ns: int
     schedule_lag_p99_ns: int | None  #: open loop: how late requests were sent because of the generator
