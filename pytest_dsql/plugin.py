@@ -70,10 +70,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _new_run_id() -> str:
-    import secrets
     from datetime import UTC, datetime
 
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 from pytest_dsql.errors import UsageError
 
@@ -25,9 +25,7 @@ ENGINE_SETTINGS: Final = ("rules",)
 ENGINE_VARIABLE: Final = "PYTEST_DSQL_ENGINE"
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One setting: `--dsql-NAME` on the command line, `dsql_NAME` in the ini file, `DSQL_NAME` in the environment."""
 
     name: str  #: the field of Settings
