@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, final
+from typing import Any, Final, final
 
 #: The texts by which DSQL tells its two kinds of 40001 apart (AWS user guide, "Concurrency control in Aurora DSQL").
 CONFLICT_MARK: Final = "(OC000)"
@@ -22,26 +22,70 @@ class ErrorClass(Enum):
     OTHER = "other"  #: a fault of the statement or of the data
 
 
+#: What a text means whatever SQLSTATE comes with it, or when none does (libpq keeps a refused connection's SQLSTATE to
+#: itself). Lower case. Sources: AWS user guide, "Troubleshooting issues in Aurora DSQL" and "Cluster quotas and
+#: database limits"; PostgreSQL's own refusals.
+_BY_TEXT: Final = (
+    ("waking up cluster", ErrorClass.TRANSIENT),  # an INACTIVE cluster resumes when somebody connects
+    ("too many open connections", ErrorClass.LIMIT),
+    ("unable to accept connection, rate exceeded", ErrorClass.LIMIT),
+    ("unable to accept connection, access denied", ErrorClass.AUTH),
+    ("iam authentication failed for user", ErrorClass.AUTH),
+)
+_BY_TEXT_ALONE: Final = (
+    ("password authentication failed for user", ErrorClass.AUTH),
+    ("no pg_hba.conf entry", ErrorClass.AUTH),
+    ("no password supplied", ErrorClass.AUTH),
+    ("sorry, too many clients already", ErrorClass.LIMIT),
+    ("remaining connection slots are reserved", ErrorClass.LIMIT),
+)
+
+_BY_SQLSTATE: Final = {
+    "40001": ErrorClass.CONFLICT,  # without OC001 in its text
+    "40P01": ErrorClass.CONFLICT,  # deadlock: plain PostgreSQL only, DSQL has none
+    # The official Python connector takes these two for conflicts as well.
+    "OC000": ErrorClass.CONFLICT,
+    "OC001": ErrorClass.SCHEMA_CHANGE,
+    "25P03": ErrorClass.CONNECTION,  # idle_in_transaction_session_timeout ends the session
+    "25P04": ErrorClass.CONNECTION,  # transaction_timeout does, too
+    "57P01": ErrorClass.CONNECTION,  # admin shutdown: an RDS or Aurora failover
+    "57P02": ErrorClass.CONNECTION,
+    "57P03": ErrorClass.CONNECTION,  # the server is starting up or in recovery
+    "57P05": ErrorClass.CONNECTION,  # idle_session_timeout
+}
+#: 08 connection, 28 invalid authorization, 53 insufficient resources (connections, connection rate, temporary space,
+#: storage), 54 program limits (rows, size and age of a transaction, columns, indexes).
+_BY_SQLSTATE_CLASS: Final = {
+    "08": ErrorClass.CONNECTION,
+    "28": ErrorClass.AUTH,
+    "53": ErrorClass.LIMIT,
+    "54": ErrorClass.LIMIT,
+}
+
+
 def classify(sqlstate: str | None, message: str = "") -> ErrorClass:
     """Tell what a database error means.
 
-    `sqlstate` is None when the error came from the connection itself rather than from the server.
+    `sqlstate` is None when the error came from the connection itself rather than from the server, or when the driver
+    did not pass it on. `message` is the server's text; it decides where DSQL gives one SQLSTATE to several causes
+    (08006 for a stale token as for a broken connection).
     """
+    text = message.lower()
+    for mark, error_class in _BY_TEXT:
+        if mark in text:
+            return error_class
     if sqlstate is None:
+        for mark, error_class in _BY_TEXT_ALONE:
+            if mark in text:
+                return error_class
         return ErrorClass.CONNECTION
-    if sqlstate == "40001":
-        return ErrorClass.SCHEMA_CHANGE if SCHEMA_CHANGE_MARK in message else ErrorClass.CONFLICT
-    if sqlstate == "40P01":
-        return ErrorClass.CONFLICT
-    if sqlstate in ("53300", "53400") or sqlstate.startswith("54"):
-        return ErrorClass.LIMIT
-    if sqlstate.startswith("28") or (sqlstate == "08006" and "access denied" in message):
-        return ErrorClass.AUTH
-    if sqlstate == "XX000" and "server unavailable" in message:
+    if sqlstate == "40001" and SCHEMA_CHANGE_MARK in message:
+        return ErrorClass.SCHEMA_CHANGE
+    if sqlstate == "XX000" and "server unavailable" in text:
         return ErrorClass.TRANSIENT
-    if sqlstate.startswith("08") or sqlstate in ("57P01", "57P02", "57P03"):
-        return ErrorClass.CONNECTION
-    return ErrorClass.OTHER
+    if sqlstate == "08P01" and "invalid message length" in text:
+        return ErrorClass.LIMIT  # a message over 10 MiB: sending it again cannot help
+    return _BY_SQLSTATE.get(sqlstate) or _BY_SQLSTATE_CLASS.get(sqlstate[:2], ErrorClass.OTHER)
 
 
 #: Classes after which the same transaction may be run again (DESIGN: retry on 40001, 40P01, `XX000 server unavailable`
@@ -66,7 +110,11 @@ class MissingExtra(DsqlError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an extra that is not installed: pip install 'pytest-dsql[{extra}]'")
+        self.what = what
         self.extra = extra
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MissingExtra, (self.what, self.extra)
 
 
 class EngineError(DsqlError):
@@ -87,10 +135,18 @@ class ConnectionFailed(DsqlError):
         self.sqlstate = sqlstate  #: the server's SQLSTATE, None when the server said nothing
         self.hint = hint  #: the server's HINT, masked
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _connection_failed, (str(self), self.phase, self.sqlstate, self.hint)
+
     @property
     def error_class(self) -> ErrorClass:
         """What the failure means to the caller."""
         return classify(self.sqlstate, str(self))
+
+
+def _connection_failed(message: str, phase: str, sqlstate: str | None, hint: str | None) -> ConnectionFailed:
+    """Make the error anew in another process: pickle passes positional arguments only."""
+    return ConnectionFailed(message, phase=phase, sqlstate=sqlstate, hint=hint)
 
 
 class ForeignSchema(DsqlError):
