@@ -1,0 +1,67 @@
+"""Whether a cell says something about the database, or only about the generator and its machine."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from pytest_dsql.slo.evidence import Evidence
+from pytest_dsql.slo.wording import percent
+
+#: Above this share of a core a worker is the limit, and its time stamps are late.
+CPU_LIMIT: Final = 0.85
+#: Lags above this part of the tightest latency limit could make or hide a miss.
+LAG_PART: Final = 10
+#: With no latency limit to compare with, a schedule lag above this says that the generator did not keep up.
+LAG_WITHOUT_LIMIT_NS: Final = 10_000_000
+
+
+def runqueue_wait_per_request_ns(evidence: Evidence) -> float | None:
+    """Return how long a worker stood in the run queue for each request it made, on average; None where unknown.
+
+    The kernel reports a share of the window, while a limit is a time. The share is turned into a time by spreading the
+    whole wait over the requests: the wait of a loop that is woken for each answer. It is a mean; how uneven the waits
+    were shows in the loop lag, which is measured at the same moments and judged by its own p99.
+    """
+    generator = evidence.generator
+    if generator.runqueue_wait is None or not evidence.arrivals:
+        return None
+    return generator.runqueue_wait * evidence.duration_s * 1e9 * generator.workers / evidence.arrivals
+
+
+def limits_of_the_generator(evidence: Evidence, tightest_ns: float | None) -> list[str]:
+    """Return a sentence for each sign that the generator, not the database, was the limit; empty when healthy.
+
+    `tightest_ns` is the lowest latency limit that the cell is judged by, None when it has none.
+    """
+    generator = evidence.generator
+    signs = []
+    if generator.cpu > CPU_LIMIT:
+        signs.append(
+            f"the busiest worker used {percent(generator.cpu)} of a core, above {percent(CPU_LIMIT)}: "
+            "more workers, a larger machine or fewer connections would show the database"
+        )
+    bound = LAG_WITHOUT_LIMIT_NS if tightest_ns is None else tightest_ns / LAG_PART
+    bound_text = (
+        f"above {bound / 1e6:g} ms"
+        if tightest_ns is None
+        else f"above {bound / 1e6:g} ms, a tenth of the tightest limit ({tightest_ns / 1e6:g} ms)"
+    )
+    lags: list[tuple[str, float | None]] = [
+        ("the event loop learned of answers late: loop lag p99", generator.loop_lag_p99_ns),
+        ("requests were sent late: schedule lag p99", generator.schedule_lag_p99_ns),
+        ("requests queued for a connection: connection wait p99", generator.connection_wait_p99_ns),
+        ("a worker waited for a core: run-queue wait per request", runqueue_wait_per_request_ns(evidence)),
+    ]
+    for what, lag_ns in lags:
+        if lag_ns is not None and lag_ns > bound:
+            signs.append(f"{what} {lag_ns / 1e6:.1f} ms, {bound_text}")
+    if generator.offered_rate is not None and evidence.duration_s > 0:
+        planned = generator.offered_rate * evidence.duration_s
+        # Four standard deviations of a Poisson count, and never less than 1 %: missing more is not chance.
+        if evidence.arrivals < planned - max(4 * math.sqrt(planned), planned / 100):
+            signs.append(
+                f"the generator offered {evidence.arrivals / evidence.duration_s:,.1f} requests/s "
+                f"of the {generator.offered_rate:,.1f} that were planned"
+            )
+    return signs

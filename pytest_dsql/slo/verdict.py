@@ -1,0 +1,271 @@
+"""The verdict on a cell: pass, fail, inconclusive or invalid, decided by counting, with the reasons."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, final
+
+from pytest_dsql.slo import binomial, throughput, wording
+from pytest_dsql.slo.design_effect import design_effect
+from pytest_dsql.slo.evidence import Counts, Evidence
+from pytest_dsql.slo.health import limits_of_the_generator
+from pytest_dsql.slo.objectives import Metric, Objective, Slo
+
+Decision: TypeAlias = Literal["pass", "fail", "inconclusive"]
+Outcome: TypeAlias = Literal["pass", "fail", "inconclusive", "invalid"]
+
+#: The chance, per objective and over all looks, of a pass for a system at the edge of missing it, and of a fail for
+#: one at the edge of meeting it.
+LEVEL: Final = 0.01
+#: A cell that can be extended is judged after 1, 2 and 4 planned windows.
+LOOKS: Final = 3
+#: Above this share of unfinished requests they could have turned the verdict.
+MOST_CANCELLED: Final = 0.001
+#: A cell is not extended when even its last look would stay below this part of the requests needed.
+_WITHIN_REACH: Final = 0.8
+
+
+def level_of(look: int, looks: int) -> float:
+    """Return the part of the level that a look may spend: half at the first, the rest halved on, all adding up to it.
+
+    The first look gets most, because nearly every cell is decided there. Any split whose parts add up keeps the level,
+    whatever made the cell stop (Bonferroni).
+    """
+    if not 1 <= look <= looks:
+        raise ValueError(f"look must be in 1..{looks}, not {look!r}")
+    return float(LEVEL * 0.5 ** min(look, looks - 1))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ObjectiveResult:
+    """How one objective was decided. `limit` and `measured` are in the objective's unit (see `Objective`)."""
+
+    metric: Metric
+    transaction: str | None  #: None: the whole cell
+    limit: float
+    n: int  #: requests counted; slices of the window for `tps`
+    over: int  #: requests over the limit or failed; slices below the limit for `tps`
+    design_effect: float  #: n and over were divided by it
+    level: float  #: the chance of a false verdict that this look spent
+    look: int
+    outcome: Decision
+    unfinished: int = 0  #: requests left out because they were still running within the limit
+    measured: float | None = None  #: the failure rate or the rate of successes; None for a percentile
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a cell says about an Slo, and why. Every reason is a sentence."""
+
+    outcome: Outcome
+    reasons: tuple[str, ...]
+    objectives: tuple[ObjectiveResult, ...] = ()
+    look: int = 1
+    wants_samples: bool = False  #: inconclusive for want of samples only, and the looks that are left could settle it
+    generator_signs: tuple[str, ...] = ()  #: why the generator was near its limit; empty when it was healthy
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the generator was well away from its limits."""
+        return not self.generator_signs
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    result: ObjectiveResult
+    sentence: str  #: what was counted, or what would settle it
+    nearness: float = 0.0  #: the share over the limit by the share allowed
+    blocked: bool = False  #: more samples would not help
+
+
+def judge(slo: Slo, evidence: Evidence, *, look: int = 1, looks: int = 1) -> Verdict:
+    """Decide whether the cell meets the objectives; see docs/verdicts.md for the arithmetic.
+
+    `looks` is how often the cell may be judged, each time with twice the windows, and `look` which of them this is.
+    The same evidence always gets the same verdict.
+    """
+    level = level_of(look, looks)
+    objectives = slo.expand((one.name, one.kind) for one in evidence.requests)
+    decided = [_decide(objective, evidence, look, looks, level) for objective in objectives]
+    limits = [one.limit for one in objectives if one.is_latency]
+    signs = limits_of_the_generator(evidence, min(limits) if limits else None)
+    results = tuple(one.result for one in decided)
+    failed = [one.sentence for one in decided if one.result.outcome == "fail"]
+    open_ones = [one for one in decided if one.result.outcome == "inconclusive"]
+    near = [f"The generator was near its limit: {sign}." for sign in signs]
+
+    violated = _violations(evidence.invariants)
+    if violated:
+        return Verdict("fail", (*violated, *failed, *near), results, look, generator_signs=tuple(signs))
+    if failed and signs:
+        first = "An objective was missed while the generator was at its limit, which says nothing about the database."
+        return Verdict("invalid", (first, *near, *failed), results, look, generator_signs=tuple(signs))
+    if failed:
+        return Verdict("fail", tuple(failed), results, look)
+
+    blocks = _blocks(evidence, objectives)
+    reasons = [*blocks, *(one.sentence for one in open_ones)]
+    if reasons:
+        wants = not blocks and not any(one.blocked for one in open_ones) and look < looks
+        return Verdict("inconclusive", (*reasons, *near), results, look, wants, tuple(signs))
+    nearest = max(decided, key=lambda one: one.nearness)
+    met = "The objective is met" if len(decided) == 1 else f"All {len(decided)} objectives are met; the nearest"
+    at_least = ["At least: the generator was near its limit, so the database may do better than this."] if signs else []
+    return Verdict("pass", (f"{met}: {nearest.sentence}", *at_least, *near), results, look, False, tuple(signs))
+
+
+def _violations(invariants: Mapping[str, int] | None) -> list[str]:
+    return [
+        f"Invariant {name} is violated ({count:,} violation{'s' if count != 1 else ''}): "
+        "the cell is void whatever its latency."
+        for name, count in (invariants or {}).items()
+        if count
+    ]
+
+
+def _blocks(evidence: Evidence, objectives: Sequence[Objective]) -> list[str]:
+    """Return why the cell can't pass however many requests it has."""
+    blocks = []
+    if evidence.interrupted is not None:
+        part = "" if evidence.complete is None else f" after {wording.percent(evidence.complete)} of its window"
+        why = evidence.interrupted.rstrip(".")
+        blocks.append(f"The cell ended early{part} ({why}); running it again would settle it.")
+    if evidence.invariants is not None and not evidence.invariants and evidence.interrupted is None:
+        blocks.append("No invariant was checked, and no data never passes; the workload must check at least one.")
+    if not objectives:
+        blocks.append("No objective applies to any transaction of the cell, and no data never passes.")
+    return blocks
+
+
+def _decide(objective: Objective, evidence: Evidence, look: int, looks: int, level: float) -> _Decided:
+    if objective.metric == "tps":
+        return _decide_rate(objective, evidence, look, level)
+    counted = _over_limit(objective, evidence) if objective.is_latency else _failures(evidence)
+    n, k = counted.total - counted.unfinished, len(counted.over)
+    if n == 0:
+        result = ObjectiveResult(
+            objective.metric, objective.transaction, objective.limit, 0, 0, 1.0, level, look, "inconclusive"
+        )
+        sentence = wording.no_data_sentence(objective, {one.name: one for one in evidence.requests})
+        return _Decided(result, sentence, blocked=True)
+    effect = design_effect(counted.over, counted.total)
+    allowed = objective.allowed
+    # Rounded against the verdict in question, so that a fraction of a request never decides it. A fail must hold even
+    # if all that is unfinished, and all of the planned window that was not measured, would have been within the limit.
+    decision: Decision = "inconclusive"
+    sentence = wording.count_sentence(objective, over=k, n=n, failed=counted.failed, design_effect=effect) + "."
+    blocked = False
+    planned = counted.total / evidence.complete if evidence.complete else math.inf
+    if math.isfinite(planned) and binomial.fails(math.floor(k / effect), math.ceil(planned / effect), allowed, level):
+        decision = "fail"
+    elif counted.unfinished > counted.total * MOST_CANCELLED:
+        blocked = True
+        sentence = (
+            f"{wording.label(objective)}: {counted.unfinished:,} of {counted.total:,} requests "
+            f"({wording.percent(counted.unfinished / counted.total)}) were still running when the cell ended and count "
+            f"neither way, more than {wording.percent(MOST_CANCELLED)}; fewer connections or a longer window would "
+            "settle it."
+        )
+    elif objective.is_latency and not counted.committed:
+        blocked = True
+        sentence = (
+            f"{wording.label(objective)}: none of {n:,} requests committed, so their latency says nothing about the "
+            "operation; data with which it can succeed would settle it."
+        )
+    elif binomial.passes(math.ceil(k / effect), math.floor(n / effect), allowed, level):
+        decision = "pass"
+    else:
+        sentence = wording.more_samples_sentence(objective, over=k, n=n, design_effect=effect, level=level)
+        growth = 2 ** (looks - look)
+        needed = binomial.minimum_samples(allowed, level_of(looks, looks))
+        blocked = n * growth < needed * _WITHIN_REACH
+    result = ObjectiveResult(
+        objective.metric,
+        objective.transaction,
+        objective.limit,
+        n,
+        k,
+        effect,
+        level,
+        look,
+        decision,
+        counted.unfinished,
+        None if objective.is_latency else k / n,
+    )
+    return _Decided(result, sentence, k / n / allowed, blocked)
+
+
+def _decide_rate(objective: Objective, evidence: Evidence, look: int, level: float) -> _Decided:
+    successes, duration_s = evidence.successes, evidence.duration_s
+    rate = sum(successes) / duration_s if duration_s > 0 else 0.0
+    decision = throughput.judge_rate(successes, duration_s, objective.limit, level)
+    margin = throughput.margin_tps(successes, duration_s, level)
+    if not math.isfinite(margin):
+        result = ObjectiveResult("tps", None, objective.limit, 0, 0, 1.0, level, look, "inconclusive", measured=rate)
+        return _Decided(result, "success rate: no window was measured, and no data never passes.", blocked=True)
+    sentence = (
+        f"{wording.label(objective)}: {rate:,.1f}/s, known to within {margin:,.1f}/s, against at least "
+        f"{objective.limit:,.1f}/s"
+    )
+    if decision == "inconclusive":
+        sentence += ", which is too near to tell; a longer window would settle it"
+    if decision == "fail" and evidence.complete != 1:
+        decision = "inconclusive"  # the rest of the planned window might have made up for it
+    slice_s = duration_s / len(successes) if successes else 0.0
+    below = sum(1 for count in successes if count < objective.limit * slice_s)
+    result = ObjectiveResult(
+        "tps", None, objective.limit, len(successes), below, 1.0, level, look, decision, measured=rate
+    )
+    return _Decided(result, f"{sentence}.", objective.limit / rate if rate else math.inf)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    total: int
+    over: Sequence[int]  #: positions of the requests over the limit, ascending
+    failed: int
+    unfinished: int  #: still running and not yet over
+    committed: int
+
+
+def _over_limit(objective: Objective, evidence: Evidence) -> _Counted:
+    """Count the requests of the objective's transaction that took longer than its limit."""
+    requests = next((one for one in evidence.requests if one.name == objective.transaction), None)
+    if requests is None:
+        return _Counted(0, (), 0, 0, 0)
+    limit = objective.limit
+    slow = [position for position, latency in enumerate(requests.latency_ns) if latency > limit]
+    failed = _positions(requests.counts, Counts.FAILED)
+    over = sorted({*slow, *failed}) if failed else slow
+    still_open = _positions(requests.counts, Counts.OPEN)
+    unfinished = sum(1 for position in still_open if requests.latency_ns[position] <= limit)
+    return _Counted(len(requests.counts), over, len(failed), unfinished, requests.committed)
+
+
+def _failures(evidence: Evidence) -> _Counted:
+    """Count the technical failures of all transactions, placed in the order in which all requests were to start."""
+    over = []
+    for requests in evidence.requests:
+        for position in _positions(requests.counts, Counts.FAILED):
+            start = requests.start_ns[position]
+            before = sum(bisect_left(other.start_ns, start) for other in evidence.requests if other is not requests)
+            over.append(position + before)
+    unfinished = sum(one.counts.count(Counts.OPEN) for one in evidence.requests)
+    committed = sum(one.committed for one in evidence.requests)
+    return _Counted(evidence.arrivals, sorted(over), len(over), unfinished, committed)
+
+
+def _positions(counts: bytes, wanted: Counts) -> list[int]:
+    found = []
+    position = counts.find(wanted)
+    while position >= 0:
+        found.append(position)
+        position = counts.find(wanted, position + 1)
+    return found
