@@ -98,6 +98,16 @@ RETRYABLE: Final = frozenset(
 class DsqlError(Exception):
     """Base of the product's own errors. The message is one clear line: what happened, to what, what to do."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Raised in a worker process and met in the controller: keyword arguments must travel as well.
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[DsqlError], args: tuple[object, ...], attributes: dict[str, object]) -> DsqlError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
+
 
 @final
 class UsageError(DsqlError):
@@ -153,6 +163,10 @@ class ForeignSchema(DsqlError):
     """A schema of our name exists without our identity row: it is somebody else's, and stays untouched."""
 
 
+class DataLoadFailed(DsqlError):
+    """A workload's data could not be loaded, or is not what its design says."""
+
+
 class LoadFailed(DsqlError):
     """The load generator could not do its work: a worker died, or could not start."""
 
@@ -168,14 +182,6 @@ class TransactionError(DsqlError):
         super().__init__(message)
         self.transaction = transaction  #: the transaction's name
         self.details = details  #: the masked traceback, "" when there is none
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Raised in a worker process, met in the controller; the keyword arguments must travel too.
-        return _transaction_error, (str(self), self.transaction, self.details)
-
-
-def _transaction_error(message: str, transaction: str, details: str) -> TransactionError:
-    return TransactionError(message, transaction=transaction, details=details)
 
 
 class SloMissed(AssertionError):
