@@ -88,18 +88,6 @@ def fails(k: int, n: int, allowed: float, level: float) -> bool:
     return n > 0 and at_least(k, n, allowed) <= level
 
 
-def failing_count(n: int, allowed: float, level: float) -> int:
-    """Return the smallest count of `n` that fails; n + 1 when none does."""
-    low, high = 0, n + 1
-    while low < high:
-        middle = (low + high) // 2
-        if fails(middle, n, allowed, level):
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
 def samples_to_settle(share: float, allowed: float, level: float, *, at_most_n: int = 10_000_000) -> int | None:
     """Return about how many requests would decide the objective if the share over the limit stays what it is.
 

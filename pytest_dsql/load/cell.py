@@ -1,0 +1,300 @@
+"""A cell as its test sees it: figures, and the verdict that the test passes or fails by."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, TypeAlias, final
+
+from pytest_dsql.load.connections import judge_stats, raise_unless_passed
+from pytest_dsql.load.measurement import ConnectStats, GeneratorHealth, Measurement, Outcome, Samples
+from pytest_dsql.load.merging import merge_measurements
+from pytest_dsql.load.statistics import LatencySummary, Summaries, answered, distribution
+from pytest_dsql.load.table import cell_table
+from pytest_dsql.slo.connecting import EXPLAINED
+from pytest_dsql.slo.evidence import OUTCOME_COUNTS, Counts, Evidence, Generator, Requests
+from pytest_dsql.slo.objectives import Slo
+from pytest_dsql.slo.throughput import SLICES
+from pytest_dsql.slo.verdict import LOOKS, ObjectiveResult, Verdict, judge
+
+#: Runs that many further planned windows of the same cell; returns what they measured and the violations of each
+#: invariant over their rows (None when the mix has no invariants).
+Extend: TypeAlias = "Callable[[int], tuple[Measurement, Mapping[str, int] | None]]"
+
+#: SQLSTATEs of attempts that lost to another transaction.
+_CONFLICTS: Final = ("40001", "40P01")
+_WORST_FIRST: Final = ("fail", "invalid", "inconclusive", "pass")
+_COMMITTED: Final = (Outcome.OK, Outcome.OK_RETRIED)
+#: Value of `Outcome` -> value of `Counts`, for bytes.translate.
+_COUNTS: Final = bytes(
+    OUTCOME_COUNTS[Outcome(value).name.lower()] if value in set(Outcome) else Counts.FAILED for value in range(256)
+)
+
+
+@final
+class Cell:
+    """What one cell measured. Latencies run from the intended start to the end of the last attempt.
+
+    `latency`, `wait`, `service` and `backoff` hold one `LatencySummary` per transaction: `cell.latency("order_create")
+    .p95_ms`. They describe answered requests (committed or rejected); failed ones are in `outcomes`, and a verdict
+    counts them as over every limit.
+    """
+
+    def __init__(
+        self,
+        measurement: Measurement,
+        *,
+        id: str,  # noqa: A002 - the results file's word
+        test: str,
+        target: str,
+        invariants: Mapping[str, int] | None,
+        repeat: int = 1,
+        window_s: float | None = None,
+        simulated: bool = False,
+        extend: Extend | None = None,
+        record: Callable[[Cell], None] | None = None,
+    ) -> None:
+        """Wrap a measurement.
+
+        `invariants`: violations by name; None when the mix has none to check, empty when none was checked (which then
+        can't pass). `window_s`: the planned length of one window, with which an interrupted cell can still fail.
+        `extend` makes further windows when a verdict wants more samples; None: one look only. `record` is called after
+        each verdict.
+        """
+        self.id: Final = id
+        self.test: Final = test
+        self.target: Final = target
+        self.repeat: Final = repeat
+        self.simulated: Final = simulated  #: whether the target injected latency or faults
+        self._window_s = window_s
+        self._extend = extend
+        self._record = record
+        self._verdicts: list[tuple[Slo | tuple[str, ...], Verdict]] = []
+        self._take(measurement, invariants)
+
+    def _take(self, measurement: Measurement, invariants: Mapping[str, int] | None) -> None:
+        self.measurement = measurement
+        self.invariants = None if invariants is None else dict(invariants)
+        samples = measurement.samples
+        self.latency = _summaries(samples, lambda one: one.latency_ns)
+        self.wait = _summaries(samples, lambda one: one.wait_ns)
+        self.service = _summaries(samples, lambda one: one.service_ns)
+        self.backoff = _summaries(samples, lambda one: one.backoff_ns)
+
+    def __repr__(self) -> str:
+        return f"<cell {self.id}: {self.tps:,.1f} transactions/s, {self.connections} connections>"
+
+    @property
+    def connections(self) -> int:
+        """Connections that the load ran on."""
+        return self.measurement.connections
+
+    @property
+    def tps(self) -> float:
+        """Successful (committed) transactions per second."""
+        return self._per_second(sum(one.count(*_COMMITTED) for one in self.measurement.samples.values()))
+
+    @property
+    def attempt_tps(self) -> float:
+        """Attempts per second, retries included."""
+        return self._per_second(self._attempts)
+
+    @property
+    def _attempts(self) -> int:
+        return sum(sum(one.attempts) for one in self.measurement.samples.values())
+
+    def _per_second(self, count: int) -> float:
+        duration_s = self.measurement.duration_s
+        return count / duration_s if duration_s > 0 else 0.0
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """Outcome -> requests, all transactions together. They add up to the arrivals."""
+        return {one.name.lower(): sum(s.count(one) for s in self.measurement.samples.values()) for one in Outcome}
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """SQLSTATE, or `connection` -> failed attempts, all transactions together."""
+        total: Counter[str] = Counter()
+        for one in self.measurement.samples.values():
+            total.update(one.errors)
+        return dict(total)
+
+    @property
+    def conflict_rate(self) -> float:
+        """Share of the attempts that lost to another transaction."""
+        attempts = self._attempts
+        return sum(self.errors.get(state, 0) for state in _CONFLICTS) / attempts if attempts else 0.0
+
+    @property
+    def generator(self) -> GeneratorHealth:
+        """How near the generator was to its own limits."""
+        return self.measurement.generator
+
+    @property
+    def connect(self) -> ConnectStats:
+        """The connections that were made."""
+        return self.measurement.connect
+
+    @property
+    def rtt_ms(self) -> float | None:
+        """Median round trip of `SELECT 1` on an idle connection before the cell; None when it was not measured."""
+        rtt = self.measurement.rtt_ns
+        return None if rtt is None else rtt.p50 / 1e6
+
+    @property
+    def look(self) -> int:
+        """Which look the cell is at: 1, 2 or 3 after 1, 2 or 4 planned windows."""
+        return self.measurement.look.bit_length()
+
+    def verdict(self, slo: Slo) -> Verdict:
+        """Decide whether the cell meets the objectives, and record it.
+
+        While the verdict is inconclusive for want of samples only, the cell is extended to twice its windows, at most
+        twice. Asking again with an equal Slo gives the same verdict. Another Slo is judged at the look that the cell
+        has reached, with that look's part of the level: it never spends a look that it was not judged at.
+        """
+        for known, verdict in self._verdicts:
+            if known == slo:
+                return verdict
+        looks = LOOKS if self._extend is not None else 1
+        while True:
+            verdict = judge(slo, self.evidence(), look=min(self.look, looks), looks=looks)
+            if not verdict.wants_samples or self._extend is None:
+                break
+            self._add(*self._extend(self.measurement.look))
+        self._keep(slo, verdict)
+        return verdict
+
+    def _add(self, measurement: Measurement, invariants: Mapping[str, int] | None) -> None:
+        merged = merge_measurements(self.measurement, measurement)
+        if self.invariants is None or invariants is None:
+            self._take(merged, self.invariants or invariants)
+            return
+        names = [*self.invariants, *(name for name in invariants if name not in self.invariants)]
+        counts = {name: self.invariants.get(name, 0) + invariants.get(name, 0) for name in names}
+        self._take(merged, counts if invariants else {})
+
+    def assert_meets(self, slo: Slo) -> None:
+        """Pass when the cell meets the objectives.
+
+        Raises SloMissed, Inconclusive or Invalid (AssertionErrors), whose text is the verdict and the table.
+        """
+        __tracebackhide__ = True
+        verdict = self.verdict(slo)
+        raise_unless_passed(verdict, self.table(verdict))
+
+    def assert_connected(self, allowed: Collection[str] = EXPLAINED) -> None:
+        """Pass when every connection of the cell was made or was refused with one of the SQLSTATEs in `allowed`.
+
+        Raises SloMissed or Inconclusive, whose text is the table. A violated invariant fails here as well.
+        """
+        __tracebackhide__ = True
+        verdict = judge_stats(self.connect, allowed, None)
+        void = self._void()
+        if void is not None:
+            verdict = void
+        elif self.measurement.interrupted is not None and verdict.outcome == "pass":
+            verdict = Verdict("inconclusive", (f"The cell ended early ({self.measurement.interrupted}).",))
+        self._keep(tuple(allowed), verdict)
+        raise_unless_passed(verdict, self.table(verdict))
+
+    def _keep(self, question: Slo | tuple[str, ...], verdict: Verdict) -> None:
+        self._verdicts = [(known, one) for known, one in self._verdicts if known != question]
+        self._verdicts.append((question, verdict))
+        if self._record is not None:
+            self._record(self)
+
+    def _void(self) -> Verdict | None:
+        violated = {name: count for name, count in (self.invariants or {}).items() if count}
+        if not violated:
+            return None
+        counts = ", ".join(f"{name} ({count:,})" for name, count in violated.items())
+        return Verdict("fail", (f"Violated invariants: {counts}; the cell is void whatever its latency.",))
+
+    @property
+    def standing(self) -> Verdict | None:
+        """All verdicts so far as one: the worst outcome, every reason and objective; None before the first.
+
+        A cell with a violated invariant fails even when nobody has judged it.
+        """
+        verdicts = [verdict for _question, verdict in self._verdicts]
+        void = self._void()
+        if void is not None and not any(one.outcome == "fail" for one in verdicts):
+            verdicts.append(void)
+        if not verdicts:
+            return None
+        verdicts.sort(key=lambda one: _WORST_FIRST.index(one.outcome))
+        objectives: list[ObjectiveResult] = []
+        for one in verdicts:
+            objectives += (result for result in one.objectives if result not in objectives)
+        return Verdict(
+            verdicts[0].outcome,
+            tuple(dict.fromkeys(reason for one in verdicts for reason in one.reasons)),
+            tuple(objectives),
+            max(one.look for one in verdicts),
+            generator_signs=tuple(dict.fromkeys(sign for one in verdicts for sign in one.generator_signs)),
+        )
+
+    def table(self, verdict: Verdict | None = None) -> str:
+        """Return what was measured and decided as text of at most 100 columns; `verdict` defaults to the standing."""
+        return cell_table(self, verdict or self.standing)
+
+    def evidence(self) -> Evidence:
+        """Return what a verdict looks at."""
+        measured = self.measurement
+        complete: float | None = 1.0
+        if measured.interrupted is not None:
+            planned_s = None if self._window_s is None else self._window_s * measured.look
+            complete = None if planned_s is None else min(1.0, max(measured.duration_s / planned_s, 1e-3))
+        health = measured.generator
+        return Evidence(
+            requests=[_requests(one) for one in measured.samples.values()],
+            duration_s=measured.duration_s,
+            successes=_successes(measured),
+            generator=Generator(
+                cpu=health.cpu,
+                runqueue_wait=health.runqueue_wait,
+                loop_lag_p99_ns=health.loop_lag_p99_ns,
+                schedule_lag_p99_ns=health.schedule_lag_p99_ns,
+                connection_wait_p99_ns=health.connection_wait_p99_ns,
+                offered_rate=measured.arrival.rate,
+                workers=measured.workers,
+            ),
+            invariants=self.invariants,
+            interrupted=measured.interrupted,
+            complete=complete,
+        )
+
+
+def _summaries(samples: Mapping[str, Samples], column: Callable[[Samples], array[int]]) -> Summaries:
+    def summarise(name: str) -> LatencySummary:
+        one = samples[name]
+        return LatencySummary.of(distribution(answered(one, column(one))))
+
+    return Summaries(samples, summarise)
+
+
+def _requests(samples: Samples) -> Requests:
+    return Requests(
+        name=samples.name,
+        kind=samples.kind,
+        start_ns=samples.intended_ns,
+        latency_ns=samples.latency_ns,
+        counts=samples.outcome.tobytes().translate(_COUNTS),
+        committed=samples.count(*_COMMITTED),
+    )
+
+
+def _successes(measured: Measurement) -> list[int]:
+    """Count the committed transactions by slice of the window in which they were to start."""
+    bounds = [round(measured.duration_s * 1e9 * index / SLICES) for index in range(SLICES)]
+    slices = [0] * SLICES
+    for samples in measured.samples.values():
+        edges = [0, *(bisect_left(samples.intended_ns, bound) for bound in bounds[1:]), len(samples)]
+        for index in range(SLICES):
+            part = samples.outcome[edges[index] : edges[index + 1]]
+            slices[index] += sum(part.count(int(one)) for one in _COMMITTED)
+    return slices
