@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
 
 from pytest_dsql.errors import RETRYABLE, ConnectionFailed, ErrorClass, classify
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import psycopg
 
 T = TypeVar("T")
+Parameters: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
 
 #: DSQL ends a session after 60 minutes (AWS user guide, "Quotas and limits in Aurora DSQL").
 _MAX_AGE_S: Final = 50 * 60
@@ -85,11 +86,11 @@ class Session:
                 raise Stopped
         raise AssertionError("unreachable")
 
-    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+    def execute(self, sql: str, parameters: Parameters = ()) -> None:
         """Run one statement (with `%s` parameters) that may be run twice."""
         self.run(lambda connection: connection.execute(sql, parameters))
 
-    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         """Return the rows of one query (with `%s` parameters)."""
         return self.run(lambda connection: connection.execute(sql, parameters).fetchall())
 

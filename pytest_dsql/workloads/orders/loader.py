@@ -139,11 +139,18 @@ def _load(
     return LoadReport(rows - before, scale.total_rows, time.monotonic() - started, retries, already_loaded=False)
 
 
-def order_chunks(part: str, ids: range) -> Iterator[Chunk]:
-    """Cut orders into chunks, numbered from 0; `ids` begins and ends with a block."""
-    for number, first in enumerate(range(ids.start, ids.stop, ORDERS_PER_CHUNK)):
-        orders = range(first, min(first + ORDERS_PER_CHUNK, ids.stop))
-        yield Chunk(part, number, orders, len(orders) * 9 // 2)
+def _design_chunks(scale: OrdersScale) -> Iterator[Chunk]:
+    """Cut the orders of the design into chunks."""
+    for number, first in enumerate(range(0, scale.orders, ORDERS_PER_CHUNK)):
+        orders = range(first, min(first + ORDERS_PER_CHUNK, scale.orders))
+        yield Chunk("orders", number, orders, len(orders) * 9 // 2)
+
+
+def reserve_chunks(scale: OrdersScale, end: int) -> Iterator[Chunk]:
+    """Cut the orders beyond the design into whole chunks, as many as it takes to have every order before `end`."""
+    for number, first in enumerate(range(scale.orders, end, ORDERS_PER_CHUNK)):
+        orders = range(first, first + ORDERS_PER_CHUNK)
+        yield Chunk("reserve", number, orders, len(orders) * 9 // 2)
 
 
 def landed_chunks(session: Session) -> set[tuple[str, int]]:
@@ -283,7 +290,7 @@ def _phases(scale: OrdersScale) -> Iterator[Iterator[Chunk]]:
         _chunks("customers", scale.customers, _ROWS_PER_CHUNK, 1),
         _chunks("products", scale.products, _ROWS_PER_CHUNK // 2, 2),
     )
-    yield order_chunks("orders", range(scale.orders))
+    yield _design_chunks(scale)
 
 
 def _chunks(part: str, count: int, size: int, rows_per_id: int) -> Iterator[Chunk]:

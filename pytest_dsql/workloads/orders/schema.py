@@ -37,8 +37,8 @@ TABLES: Final = {
     "inventory": f"""
         CREATE TABLE IF NOT EXISTS {SCHEMA}.inventory (
             product bigint PRIMARY KEY REFERENCES {SCHEMA}.products (id),
-            quantity bigint NOT NULL CHECK (quantity >= 0),
-            base_quantity bigint NOT NULL
+            quantity integer NOT NULL CHECK (quantity >= 0),
+            base_quantity integer NOT NULL
         )""",
     "orders": f"""
         CREATE TABLE IF NOT EXISTS {SCHEMA}.orders (
@@ -51,9 +51,9 @@ TABLES: Final = {
     "order_items": f"""
         CREATE TABLE IF NOT EXISTS {SCHEMA}.order_items (
             "order" bigint NOT NULL REFERENCES {SCHEMA}.orders (id),
-            line bigint NOT NULL,
+            line integer NOT NULL,
             product bigint NOT NULL REFERENCES {SCHEMA}.products (id),
-            quantity bigint NOT NULL CHECK (quantity > 0),
+            quantity integer NOT NULL CHECK (quantity > 0),
             price bigint NOT NULL,
             PRIMARY KEY ("order", line)
         )""",
