@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, final
 
 from pytest_dsql.errors import UsageError
@@ -116,14 +116,19 @@ class Load:
             test=self.test,
             target=self.target,
             invariants=invariants,
-            extend=lambda windows: self._segment(sizes, windows, duration * windows),
+            window_s=duration,
+            # A further stretch has as many windows as the cell has had: 1, then 2. So its number is new.
+            extend=lambda windows: self._segment(sizes, 1 + windows, duration * windows),
             record=self.record,
         )
         self.record(cell)
         return cell
 
-    def _segment(self, sizes: _CellSizes, number: int, window_s: float) -> tuple[Measurement, dict[str, int]]:
-        """Run one stretch of a cell with ids of its own, and check the data it left."""
+    def _segment(self, sizes: _CellSizes, number: int, window_s: float) -> tuple[Measurement, dict[str, int] | None]:
+        """Run one stretch of a cell with ids of its own, and check the data it left.
+
+        The invariants are None when the mix has none.
+        """
         from pytest_dsql.load.fleet import run_cell
         from pytest_dsql.load.plan import CellPlan
 
@@ -136,7 +141,7 @@ class Load:
                     endpoint=self.endpoint,
                     mix=sizes.mix.without_workload(),
                     scale=workload.scale if workload else None,
-                    run=run,
+                    run=replace(run, snapshot=None),  # the controller's; workers have no use for it
                     arrival=sizes.arrival,
                     connections=sizes.connections,
                     workers=sizes.workers,
@@ -147,7 +152,7 @@ class Load:
                 progress=self.progress(sizes.id),
             )
             if workload is None:
-                return measurement, {}
+                return measurement, None
             tally = Tally(committed=measurement.committed, ambiguous=measurement.ambiguous)
             return measurement, workload.check_cell(self._connect, run, tally)
 
@@ -160,7 +165,9 @@ class Load:
             number = 1 + secrets.randbelow((1 << 24) - 1)
             return CellRun(number=number, operation_prefix=f"{number:x}-", slots=slots)
         hint = int(slots * _REQUESTS_PER_CONNECTION_S * (sizes.warmup_s + window_s))
-        return sizes.mix.workload.begin_cell(self._connect, cell=sizes.id, slots=slots, requests_hint=hint)
+        return sizes.mix.workload.begin_cell(
+            self._connect, cell=sizes.id, slots=slots, requests_hint=hint, shares=sizes.mix.weights
+        )
 
     def _connect(self) -> psycopg.Connection[Any]:
         from pytest_dsql.connect.dialer import dial
