@@ -1,0 +1,230 @@
+"""From the end of the TLS handshake to a session: startup packet, token, PostgreSQL connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from ssl import SSLObject
+from typing import Final, cast, final
+
+from pytest_dsql.local.cluster import Cluster, Principal
+from pytest_dsql.local.gateway import frames, startup, token
+from pytest_dsql.local.gateway.authority import ALPN, LOCALHOST
+from pytest_dsql.local.gateway.directory import ClusterDirectory
+from pytest_dsql.local.gateway.disguise import INTERNAL_PREFIX
+from pytest_dsql.local.gateway.opening import BackendRefused, Opened, open_backend
+from pytest_dsql.local.gateway.session import Session
+from pytest_dsql.local.gateway.startup import Startup, StartupRefused
+from pytest_dsql.local.gateway.statements import Statements
+from pytest_dsql.local.gateway.tls import ServerName, ServerNames
+
+_LOG: Final = logging.getLogger(__name__)
+
+#: PostgreSQL's own limit for a password message (PG_MAX_AUTH_TOKEN_LENGTH); a token is 0.3 to 4 KB.
+_MAX_PASSWORD: Final = 65_535
+
+#: PostgreSQL connections opened at the same time. More only queue in its listen backlog, and fail when that is full.
+_OPENING_AT_ONCE: Final = 64
+
+_REQUEST_PASSWORD: Final = frames.authentication_request(frames.AUTHENTICATION_CLEARTEXT_PASSWORD)
+
+# All of DSQL's refusals begin alike and tell the reason in the hint ("Troubleshooting" in the AWS user guide).
+_DENIED: Final = "unable to accept connection, access denied"
+_NO_SNI: Final = frames.error("FATAL", "08006", "unable to accept connection, sni was not received")
+#: What DSQL says to a name it doesn't serve is not on record.
+_UNKNOWN_HOST: Final = frames.error("FATAL", "08006", "unable to accept connection, cluster not found")
+_TOO_MANY: Final = frames.error("FATAL", "53300", "Unable to accept connection, too many open connections.")
+_NO_POSTGRES: Final = frames.error("FATAL", "57P03", "the cluster's PostgreSQL does not answer")
+_BAD_PACKET: Final = frames.error("FATAL", "08P01", "invalid length of startup packet")
+_NO_PASSWORD: Final = frames.error("FATAL", "08P01", "expected password response")
+
+
+class _Refused(Exception):
+    """The connection is refused with this message."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+@final
+@dataclass
+class Reception:
+    """What every login needs, shared by all connections of a gateway."""
+
+    directory: ClusterDirectory
+    names: ServerNames
+    statements: Statements
+    clock: Callable[[], float]
+    begun: Callable[[Session], object]
+    ended: Callable[[Session], object]
+
+    def __post_init__(self) -> None:
+        self.opening = asyncio.Semaphore(_OPENING_AT_ONCE)
+
+    def verify(self, name: ServerName, user: str, password: bytes) -> tuple[Cluster, Principal]:
+        """Give the cluster that the client reaches and the principal that it is; raises TokenRefused."""
+        presented = token.read(password)
+        cluster = self.directory.by_host(name.host or "")
+        if cluster is None:
+            # `localhost` says nothing about the cluster; the host that the token was signed for may.
+            cluster = self.directory.by_host(presented.host_name) or self.directory.default()
+        principal = token.verify(
+            presented,
+            user=user,
+            hosts=(cluster.host, LOCALHOST),
+            region=cluster.region,
+            principals=cluster.principals,
+            now=self.clock(),
+        )
+        return cluster, principal
+
+
+@final
+class Login(asyncio.Protocol):
+    """The client's side of a connection until its session begins."""
+
+    def __init__(self, reception: Reception, timeout_s: float, *, direct: bool) -> None:
+        self._reception = reception
+        self._direct = direct
+        self._buffer = bytearray()
+        self._startup: Startup | None = None
+        self._deadline = asyncio.get_running_loop().call_later(timeout_s, self._too_late)
+        self._task: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport
+        self._name: ServerName
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The TLS handshake is done."""
+        # uvloop's transports are asyncio's in all but the class.
+        self._transport = cast(asyncio.Transport, transport)
+        connection: SSLObject = transport.get_extra_info("ssl_object")
+        self._name = self._reception.names.name_of(connection)
+        if self._direct and connection.selected_alpn_protocol() != ALPN:
+            # As PostgreSQL 17: direct TLS only with the protocol's name, against cross-protocol attacks.
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Collect the startup packet, then the password."""
+        if self._transport.is_closing():
+            return
+        self._buffer += data
+        try:
+            if self._startup is None:
+                self._read_startup()
+            elif self._task is None:
+                self._read_password()
+        except _Refused as refused:
+            self._refuse(refused.answer)
+        except StartupRefused as refused:
+            self._refuse(frames.error("FATAL", refused.sqlstate, refused.message))
+
+    def _read_startup(self) -> None:
+        if len(self._buffer) < startup.PREFIX.size:
+            return
+        length, code = startup.PREFIX.unpack_from(self._buffer)
+        if not startup.PREFIX.size <= length <= startup.MAX_PACKET:
+            raise _Refused(_BAD_PACKET)
+        if len(self._buffer) < length:
+            return
+        packet = bytes(self._buffer[:length])
+        del self._buffer[:length]
+        if code in (startup.CANCEL_REQUEST, startup.SSL_REQUEST, startup.GSSENC_REQUEST):
+            # A cancellation has no effect on DSQL; the others have no business inside TLS.
+            self._transport.close()
+            return
+        if not self._name.received:
+            raise _Refused(_NO_SNI)
+        if self._name.host is None:
+            raise _Refused(_UNKNOWN_HOST)
+        self._startup = startup.read(packet)
+        self._transport.write(self._startup.negotiation + _REQUEST_PASSWORD)
+
+    def _read_password(self) -> None:
+        if len(self._buffer) < frames.HEADER_SIZE:
+            return
+        kind, length = frames.HEADER.unpack_from(self._buffer)
+        if kind != frames.PASSWORD or not 4 < length <= _MAX_PASSWORD:
+            raise _Refused(_NO_PASSWORD)
+        if len(self._buffer) < 1 + length:
+            return
+        password = bytes(self._buffer[frames.HEADER_SIZE : length])
+        del self._buffer[: 1 + length]
+        assert self._startup is not None
+        try:
+            cluster, principal = self._reception.verify(self._name, self._startup.user, password)
+        except token.TokenRefused as refused:
+            raise _Refused(_denied(refused.hint)) from None
+        self._startup.check()
+        if self._startup.user.startswith(INTERNAL_PREFIX):
+            # The engine's own roles, its superuser among them, are nobody's.
+            raise _Refused(_not_authorised(principal))
+        self._transport.pause_reading()
+        self._task = asyncio.get_running_loop().create_task(self._begin(cluster, principal, self._startup))
+
+    async def _begin(self, cluster: Cluster, principal: Principal, wanted: Startup) -> None:
+        # Here is decided which roles a principal may be: every one that can log in, and that PostgreSQL knows.
+        try:
+            async with self._reception.opening:
+                opened = await open_backend(cluster.socket_path, wanted)
+        except BackendRefused as refused:
+            self._refuse(_answer_to(refused, principal))
+        except OSError:
+            _LOG.exception("no connection to the PostgreSQL of cluster %s", cluster.id)
+            self._refuse(_NO_POSTGRES)
+        else:
+            self._start_session(cluster, opened)
+
+    def _start_session(self, cluster: Cluster, opened: Opened) -> None:
+        if self._transport.is_closing():
+            opened.transport.abort()
+            return
+        self._deadline.cancel()
+        session = Session(cluster, self._reception.statements, opened.key, self._reception.ended)
+        self._reception.begun(session)
+        session.join(self._transport, opened.transport)
+        # A cancellation key of our own: a client's CancelRequest must not reach PostgreSQL.
+        key = frames.message(frames.BACKEND_KEY_DATA, secrets.randbits(31).to_bytes(4, "big") + secrets.token_bytes(4))
+        answer = [frames.authentication_request(frames.AUTHENTICATION_OK), *opened.greeting, key, opened.ready]
+        self._transport.write(b"".join(answer))
+        if self._buffer:
+            session.frontend.data_received(bytes(self._buffer))
+        self._transport.resume_reading()
+
+    def _refuse(self, answer: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(answer)
+            self._transport.close()
+
+    def _too_late(self) -> None:
+        if hasattr(self, "_transport"):
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """The client is gone before its session began."""
+        self._deadline.cancel()
+        self._buffer.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _denied(hint: str) -> bytes:
+    return frames.error("FATAL", "08006", _DENIED, hint=hint)
+
+
+def _not_authorised(principal: Principal) -> bytes:
+    return _denied(f"User: {principal.arn} is not authorized to access this resource")
+
+
+def _answer_to(refused: BackendRefused, principal: Principal) -> bytes:
+    """What DSQL would say where PostgreSQL refused a connection."""
+    state = refused.fields.get("C")
+    if state == b"28000":
+        # No such role, or one without LOGIN.
+        return _not_authorised(principal)
+    if state == b"53300":
+        return _TOO_MANY
+    return frames.report(frames.ERROR_RESPONSE, refused.fields)
