@@ -172,7 +172,7 @@ def initdb(installation: Installation, account: Account, data: Path, *options: s
     )
     output, _ = process.communicate()
     if process.returncode != 0:
-        raise EngineError(f"initdb failed: {_one_line(output.decode(errors='replace'))}")
+        raise EngineError(f"initdb failed: {one_line(output.decode(errors='replace'))}")
 
 
 def write_settings(data: Path, settings: Mapping[str, str], account: Account) -> None:
@@ -190,11 +190,12 @@ def _quoted(value: str) -> str:
 def log_tail(log: Path) -> str:
     """The last lines of a log in one line, masked; says so when there are none."""
     try:
-        return _one_line(log.read_text(errors="replace"))
+        return one_line(log.read_text(errors="replace"))
     except OSError:
         return "its log can't be read"
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """The last lines of a program's words in one line, masked."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return mask(" | ".join(lines[-_TAIL_LINES:])) or "it said nothing"

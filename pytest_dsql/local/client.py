@@ -1,0 +1,280 @@
+"""The handle to an engine: starts one or attaches to one, holds it, and lets it go."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, final
+
+from pytest_dsql.errors import EngineError
+from pytest_dsql.local.cleanup import remove_engine_directory, sweep
+from pytest_dsql.local.directories import ALIVE_SUFFIX, CONTROL_SOCKET, runtime_base
+from pytest_dsql.local.locks import FileLock
+from pytest_dsql.local.options import EngineOptions
+from pytest_dsql.local.spawn import START_TIMEOUT_S, first_answer, read_line, spawn_engine
+
+#: Set for the command of `pytest-dsql local -- COMMAND`: the control socket of the engine that runs it.
+ENGINE_VARIABLE: Final = "DSQL_LOCAL_ENGINE"
+
+_ANSWER_TIMEOUT_S: Final = 60.0
+_END_TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.005
+
+
+@dataclass(frozen=True)
+class LocalCluster:
+    """One of the engine's clusters."""
+
+    id: str
+    region: str
+    host: str
+
+
+@dataclass(frozen=True)
+class LocalCredentials:
+    """Throw-away keys: the engine accepts tokens signed with them, and nothing else does."""
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+
+
+@final
+class Engine:
+    """A running engine, held by this object: it ends when its last holder closes, or dies.
+
+    Thread-safe. A context manager that closes on exit.
+    """
+
+    def __init__(self, connection: socket.socket, about: Mapping[str, Any], control: Path, pid: int | None) -> None:
+        self._connection = connection
+        self._received = b""
+        self._lock = threading.Lock()
+        self._child = pid
+        self._ended: str | None = None
+        self._closed = False
+        self.control: Final = control  #: the control socket, for `Engine.attach`
+        self.pid: Final[int] = about["pid"]  #: the engine's process
+        self.port: Final[int] = about["port"]  #: where the gateway listens, on 127.0.0.1
+        self.ca_file: Final = Path(about["ca_file"])  #: the root certificate, for `sslrootcert`
+        self.postgresql: Final[str] = about["postgresql"]  #: which PostgreSQL runs, for people
+        self.cluster: Final = _cluster(about["cluster"])  #: the cluster made at start
+        #: The keys whose tokens the engine accepts.
+        self.credentials: Final = LocalCredentials(about["access_key_id"], about["secret_access_key"])
+
+    @classmethod
+    def start_or_attach(cls, name: str | None = None, options: EngineOptions | None = None) -> Self:
+        """Hold the engine of this `name`, starting it when there is none; without a name always a new one.
+
+        Processes that ask for the same name at the same time get the same engine, with the options of the first.
+        Raises EngineError when it can't start, with the reason; nothing is left then.
+        """
+        options = options or EngineOptions()
+        key = hashlib.sha256(name.encode()).hexdigest()[:12] if name is not None else secrets.token_hex(6)
+        _check_port(options.port)
+        start = _take_start_lock(key)
+        try:
+            base = start.path.parent
+            sweep(base)
+            control = base / key / CONTROL_SOCKET
+            if name is not None and (engine := cls._attach(control)) is not None:
+                return engine
+            return cls._start(base / key, options)
+        finally:
+            start.release(remove=True)
+            with contextlib.suppress(OSError):
+                base.rmdir()
+
+    @classmethod
+    def attach(cls, control: Path) -> Self:
+        """Hold the engine with this control socket. Raises EngineError when it is gone."""
+        engine = cls._attach(control)
+        if engine is None:
+            raise EngineError(f"no engine answers at {control}: it has ended")
+        return engine
+
+    @classmethod
+    def _attach(cls, control: Path) -> Self | None:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.settimeout(_ANSWER_TIMEOUT_S)
+            connection.connect(str(control))
+            connection.sendall(b'{"command":"hold"}\n')
+            line, _ = read_line(connection, b"")
+            answer = json.loads(line) if line else {}
+            if answer.get("ok"):
+                return cls(connection, answer["engine"], control, None)
+        except OSError:
+            pass  # it is gone, or about to be
+        connection.close()
+        return None
+
+    @classmethod
+    def _start(cls, directory: Path, options: EngineOptions) -> Self:
+        lock = FileLock.acquire(directory.with_name(directory.name + ALIVE_SUFFIX), _END_TIMEOUT_S)
+        if lock is None:
+            raise EngineError(
+                f"the engine in {directory} has been ending for {_END_TIMEOUT_S:.0f} s; see its log there"
+            )
+        ours, theirs = socket.socketpair()
+        started = False
+        try:
+            remove_engine_directory(directory)
+            directory.mkdir(mode=0o700)
+            pid = spawn_engine(directory, theirs, lock)
+            theirs.close()
+            ours.settimeout(START_TIMEOUT_S)
+            order = {"directory": str(directory), "lock": str(lock.path), "options": options.to_json()}
+            about = first_answer(ours, order, directory, pid)
+            started = True
+            return cls(ours, about, directory / CONTROL_SOCKET, pid)
+        finally:
+            theirs.close()
+            if started:
+                os.close(lock.descriptor)  # the engine holds it now
+            else:
+                ours.close()
+                lock.release(remove=False)
+
+    def new_cluster(self) -> LocalCluster:
+        """Make a further cluster: its own host name, its own PostgreSQL. It goes with this holder."""
+        return _cluster(self._ask("new_cluster")["cluster"])
+
+    def remove_cluster(self, cluster_id: str) -> None:
+        """Remove a cluster that `new_cluster` made, with its data."""
+        self._ask("remove_cluster", id=cluster_id)
+
+    def status(self) -> dict[str, Any]:
+        """What the engine is doing: `holders`, `clusters`, `sessions`, `uptime_s`."""
+        status: dict[str, Any] = self._ask("status")["status"]
+        return status
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when the engine has something to say: that it ended."""
+        return self._connection.fileno()
+
+    def ended(self) -> str | None:
+        """Why the engine ended although it was held; None while it lives."""
+        with self._lock:
+            if self._ended is None and not self._closed:
+                self._connection.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    self._next_answer()
+                self._connection.settimeout(_ANSWER_TIMEOUT_S)
+            return self._ended
+
+    def _ask(self, command: str, **arguments: object) -> dict[str, Any]:
+        with self._lock:
+            if self._closed:
+                raise EngineError("this handle to the engine was closed")
+            answer: dict[str, Any] | None = None
+            if self._ended is None:
+                try:
+                    self._connection.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
+                    answer = self._next_answer()
+                except TimeoutError:
+                    raise EngineError(f"the engine did not answer {command!r} for {_ANSWER_TIMEOUT_S:.0f} s") from None
+                except OSError:
+                    self._ended = "the engine's process is gone"
+            if answer is None:
+                raise EngineError(f"the embedded engine has ended: {self._ended}")
+        if not answer["ok"]:
+            raise EngineError(answer["error"])
+        return answer
+
+    def _next_answer(self) -> dict[str, Any] | None:
+        """The next answer; None when the engine ended or let us go instead, and then `_ended` tells which."""
+        line, self._received = read_line(self._connection, self._received)
+        if not line:
+            self._ended = "its process was killed"
+            return None
+        message: dict[str, Any] = json.loads(line)
+        if message.get("event") == "ended":
+            self._ended = message["reason"]
+            return None
+        return message
+
+    def close(self) -> None:
+        """Let the engine go; when nobody else holds it, wait until nothing of it is left. Twice does no harm."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            released = False
+            try:
+                self._connection.settimeout(_END_TIMEOUT_S)
+                self._connection.shutdown(socket.SHUT_WR)
+                while (message := self._next_answer()) is not None:
+                    released = released or message.get("event") == "released"
+            except OSError:
+                pass  # it ended before us; what is left is waited for below
+            finally:
+                self._connection.close()
+        if not released:
+            directory = self.control.parent
+            _await_end(directory.with_name(directory.name + ALIVE_SUFFIX))
+        self._reap(wait=not released)
+
+    def _reap(self, *, wait: bool) -> None:
+        if self._child is not None:
+            with contextlib.suppress(ChildProcessError):  # the program collects its children itself
+                os.waitpid(self._child, 0 if wait else os.WNOHANG)
+            self._child = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _cluster(values: Mapping[str, str]) -> LocalCluster:
+    return LocalCluster(id=values["id"], region=values["region"], host=values["host"])
+
+
+def _check_port(port: int) -> None:
+    # Before anything is created; the gateway asks again, and has the last word.
+    if port == 0:
+        return
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise EngineError(f"port {port} on 127.0.0.1 can't be used: {error.strerror}") from None
+
+
+def _take_start_lock(key: str) -> FileLock:
+    while True:
+        base = runtime_base()
+        try:
+            lock = FileLock.acquire(base / f"{key}.start", START_TIMEOUT_S)
+        except FileNotFoundError:
+            continue  # an engine that ended removed the empty base
+        if lock is None:
+            raise EngineError(f"another process has been starting the same engine for {START_TIMEOUT_S:.0f} s")
+        return lock
+
+
+def _await_end(lock_file: Path) -> None:
+    """Wait until an engine has removed everything, its lock file last."""
+    deadline = time.monotonic() + _END_TIMEOUT_S
+    while lock_file.exists():
+        with contextlib.suppress(FileNotFoundError):
+            if (lock := FileLock.acquire(lock_file, None)) is not None:
+                lock.release(remove=True)
+                return
+        if time.monotonic() > deadline:
+            raise EngineError(f"the engine in {lock_file.with_suffix('')} did not end within {_END_TIMEOUT_S:.0f} s")
+        time.sleep(_POLL_S)
