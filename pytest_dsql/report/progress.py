@@ -1,0 +1,119 @@
+"""One line of live progress on a terminal, which leaves no trace; nothing at all elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from typing import Final, Protocol, TextIO, final
+
+#: Faster than this is flicker, and time taken from the load.
+_INTERVAL_S: Final = 0.1
+_ERASE: Final = "\r\x1b[K"
+
+
+class CellProgress(Protocol):
+    """What the generator tells while a cell runs."""
+
+    @property
+    def phase(self) -> str:
+        """What it is doing: connecting, warm-up, window, drain."""
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the phase began."""
+
+    @property
+    def total_s(self) -> float:
+        """Seconds that the phase is planned to take."""
+
+    @property
+    def requests(self) -> int:
+        """Requests that ended."""
+
+    @property
+    def tps(self) -> float:
+        """Successful transactions per second."""
+
+    @property
+    def errors(self) -> int:
+        """Attempts that failed."""
+
+
+class LoadingProgress(Protocol):
+    """What a loader of data tells."""
+
+    @property
+    def rows(self) -> int:
+        """Rows that landed."""
+
+    @property
+    def total_rows(self) -> int:
+        """Rows that there will be."""
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the load began."""
+
+    @property
+    def step(self) -> str:
+        """What it is doing: a table, the indexes."""
+
+
+@final
+class ProgressLine:
+    """A line that overwrites itself: `with ProgressLine(stream) as line: ... line.show("...")`. Gone when it closes."""
+
+    def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._live = stream.isatty()
+        self._shown_at = float("-inf")
+        self._visible = False
+
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.clear()
+
+    def show(self, text: str) -> None:
+        """Show `text` in place of what was there, unless the last was only just shown."""
+        now = self._clock()
+        if not self._live or now - self._shown_at < _INTERVAL_S:
+            return
+        self._shown_at = now
+        self._visible = True
+        # The last column stays free: a full line would scroll and could not be erased.
+        columns = shutil.get_terminal_size().columns - 1
+        self._stream.write(f"{_ERASE}{text[:columns]}")
+        self._stream.flush()
+
+    def clear(self) -> None:
+        """Erase the line."""
+        if self._visible:
+            self._stream.write(_ERASE)
+            self._stream.flush()
+            self._visible = False
+            self._shown_at = float("-inf")
+
+    def cell(self, name: str) -> Callable[[CellProgress], None]:
+        """Return what shows the progress of the cell `name`."""
+        short = name.rpartition("/")[2]
+
+        def show(progress: CellProgress) -> None:
+            errors = f", {progress.errors:,} errors" if progress.errors else ""
+            self.show(
+                f"{short}: {progress.phase} {progress.elapsed_s:.0f}/{progress.total_s:.0f} s, "
+                f"{progress.requests:,} requests, {progress.tps:,.0f}/s{errors}"
+            )
+
+        return show
+
+    def loading(self, progress: LoadingProgress) -> None:
+        """Show how far a load of data is."""
+        share = progress.rows / progress.total_rows if progress.total_rows else 1.0
+        rate = progress.rows / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
+        self.show(
+            f"loading {progress.step}: {progress.rows:,} of {progress.total_rows:,} rows ({share:.0%}), {rate:,.0f}/s"
+        )

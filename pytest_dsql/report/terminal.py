@@ -1,0 +1,180 @@
+"""The summary of a run on a terminal: one line per cell, the reason where a cell did not pass, and the totals."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from pytest_dsql.report.progress import ProgressLine
+
+__all__ = ["ProgressLine", "summary_lines"]
+
+#: Narrower terminals wrap lines themselves.
+_NARROWEST: Final = 72
+_CONNECTION_KINDS: Final = ("burst", "sequential")
+_COLOURS: Final[Mapping[str, str]] = {
+    "pass": "32",
+    "fail": "31",
+    "inconclusive": "33",
+    "invalid": "35",
+    "unjudged": "33",
+}
+_ORDER: Final = ("pass", "fail", "inconclusive", "invalid", "unjudged")
+
+
+def summary_lines(results: Mapping[str, Any], width: int = 100, colour: bool = False) -> list[str]:
+    """Return the table of a results file's cells, its other figures and the totals, as lines without line ends.
+
+    Latencies are those of the slowest transaction of each kind, in milliseconds. `width` bounds the table, not the
+    names of tests; `colour` marks the verdicts with ANSI colours.
+    """
+    width = max(width, _NARROWEST)
+    cells: Sequence[Mapping[str, Any]] = results["cells"]
+    loads = [cell for cell in cells if cell["arrival"]["kind"] not in _CONNECTION_KINDS]
+    connects = [cell for cell in cells if cell["arrival"]["kind"] in _CONNECTION_KINDS]
+    lines: list[str] = []
+    if loads:
+        lines += _table(_LOAD_HEAD, [(_load_row(cell), cell) for cell in loads], width, colour)
+    if connects:
+        lines += [""] if lines else []
+        lines += _table(_CONNECT_HEAD, [(_connect_row(cell), cell) for cell in connects], width, colour)
+    experiments: Mapping[str, Mapping[str, Any]] = results["experiments"]
+    if experiments:
+        lines += [""] if lines else []
+        for name, figures in experiments.items():
+            lines += textwrap.wrap(f"{name}: {_figures(figures)}", width, subsequent_indent="    ")
+    if cells:
+        lines += ["", _totals(cells, colour)]
+    return lines
+
+
+_LOAD_HEAD: Final = ("cell", "conns", "tps", "reads p95/p99", "writes p95/p99", "conflicts", "verdict")
+_CONNECT_HEAD: Final = ("connections", "asked", "made", "per s", "total p50/p99", "CPU each", "verdict")
+
+
+def _load_row(cell: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        f"{cell['connections']:,}",
+        f"{cell['tps']['success']:,.1f}",
+        _slowest(cell, "read"),
+        _slowest(cell, "write"),
+        f"{cell['conflict_rate']:.1%}",
+    )
+
+
+def _slowest(cell: Mapping[str, Any], kind: str) -> str:
+    summaries = [one["latency_ms"] for one in cell["transactions"].values() if one["kind"] == kind]
+    p95, p99 = (
+        max((summary[name] for summary in summaries if summary[name] is not None), default=None)
+        for name in ("p95", "p99")
+    )
+    return _pair(p95, p99)
+
+
+def _connect_row(cell: Mapping[str, Any]) -> tuple[str, ...]:
+    connect = cell["connect"]
+    total = connect["phases_ms"].get("total", {})
+    attempted = connect["attempted"]
+    cpu = connect["client_cpu_ms"] / attempted if attempted else 0.0
+    return (
+        f"{attempted:,}",
+        f"{connect['succeeded']:,}",
+        f"{connect['rate_per_s']:,.1f}",
+        _pair(total.get("p50"), total.get("p99")),
+        f"{cpu:.2f} ms",
+    )
+
+
+def _pair(first: float | None, second: float | None) -> str:
+    return "-" if first is None or second is None else f"{_short(first)}/{_short(second)} ms"
+
+
+def _short(value: float) -> str:
+    """Three significant digits: 0.912, 9.12, 91.2, 912."""
+    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
+
+
+def _table(
+    head: Sequence[str], rows: Sequence[tuple[tuple[str, ...], Mapping[str, Any]]], width: int, colour: bool
+) -> list[str]:
+    """Return the rows under the names of their tests: a test's name is long, what tells its cells apart is short."""
+    figures = [list(head[1:-1]), *(list(row) for row, _cell in rows)]
+    widths = [max(len(row[column]) for row in figures) for column in range(len(head) - 2)]
+    labels = [_label(cell) for _row, cell in rows]
+    room = width - sum(widths) - 2 * len(widths) - 2 - max(len(_verdict(cell)) for _row, cell in rows)
+    label_width = max(12, min(room, max(len(head[0]), *(len(label) for label in labels))))
+
+    def line(label: str, values: Iterable[str], verdict: str) -> str:
+        cut = label if len(label) <= label_width else f"..{label[-(label_width - 2) :]}"
+        aligned = "  ".join(f"{value:>{size}}" for value, size in zip(values, widths, strict=True))
+        return f"{cut:<{label_width}}  {aligned}  {verdict}"
+
+    lines = [line(head[0], head[1:-1], head[-1])]
+    heading = None
+    for (row, cell), label in zip(rows, labels, strict=True):
+        if _test(cell) != heading:
+            heading = _test(cell)
+            lines.append(heading)
+        outcome = cell["verdict"]["outcome"]
+        lines.append(line(label, row, _painted(_verdict(cell), outcome, colour)))
+        if outcome != "pass":
+            reasons = cell["verdict"]["reasons"] or ["No reason was recorded."]
+            more = f" ({len(reasons) - 1} more)" if len(reasons) > 1 else ""
+            lines += textwrap.wrap(
+                reasons[0] + more, width, initial_indent="      ", subsequent_indent="      ", break_on_hyphens=False
+            )
+    return lines
+
+
+#: test function, parameters, number of the cell within its test
+_ID: Final = re.compile(r"(?P<test>[^\[#]*)(?P<parameters>\[.*\])?(?:#(?P<number>\d+))?", re.DOTALL)
+
+
+def _test(cell: Mapping[str, Any]) -> str:
+    """Return the test without its folders and parameters, and the target where it is not the engine."""
+    match = _ID.match(cell["id"])
+    name = (match["test"] if match else cell["id"]).rpartition("/")[2]
+    return name if cell["target"] == "local" else f"{name} on {cell['target']}"
+
+
+def _label(cell: Mapping[str, Any]) -> str:
+    """Return what tells a cell from the others of its test."""
+    match = _ID.match(cell["id"])
+    parts = [cell["arrival"]["kind"]]
+    if match and match["parameters"]:
+        parts.append(match["parameters"])
+    if cell["repeat"] > 1:
+        parts.append(f"repeat {cell['repeat']}")
+    if match and match["number"]:
+        parts.append(f"#{match['number']}")
+    return "  " + " ".join(parts)
+
+
+def _verdict(cell: Mapping[str, Any]) -> str:
+    outcome = str(cell["verdict"]["outcome"])
+    return f"{outcome} (at least)" if outcome == "pass" and cell["limited_by"] else outcome
+
+
+def _painted(text: str, outcome: str, colour: bool) -> str:
+    return f"\x1b[{_COLOURS[outcome]}m{text}\x1b[0m" if colour else text
+
+
+def _figures(figures: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {value:,.3f}"
+        if isinstance(value, float)
+        else f"{name} {value:,}"
+        if isinstance(value, int)
+        else f"{name} {value}"
+        for name, value in figures.items()
+        if isinstance(value, str | int | float)
+    )
+
+
+def _totals(cells: Sequence[Mapping[str, Any]], colour: bool) -> str:
+    counts = Counter(str(cell["verdict"]["outcome"]) for cell in cells)
+    parts = [_painted(f"{counts[outcome]} {outcome}", outcome, colour) for outcome in _ORDER if counts[outcome]]
+    return f"{len(cells)} cell{'' if len(cells) == 1 else 's'}: {', '.join(parts)}"

@@ -1,0 +1,157 @@
+"""A cell, or a burst of connections, as the results file holds it: plain data in milliseconds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pytest_dsql.load.cell import Cell
+from pytest_dsql.load.connections import Connections
+from pytest_dsql.load.measurement import ConnectStats, Outcome, Samples
+from pytest_dsql.load.statistics import LatencySummary, answered, distribution
+from pytest_dsql.results import histogram
+from pytest_dsql.results.schema import PERCENTILES
+from pytest_dsql.slo.verdict import ObjectiveResult, Verdict
+
+
+def cell_dict(cell: Cell | Connections) -> dict[str, Any]:
+    """Return everything that docs/results.md lists for a cell."""
+    return _measured(cell) if isinstance(cell, Cell) else _connected(cell)
+
+
+def _measured(cell: Cell) -> dict[str, Any]:
+    measured, health, verdict = cell.measurement, cell.generator, cell.standing
+    return {
+        "id": cell.id,
+        "test": cell.test,
+        "target": cell.target,
+        "repeat": cell.repeat,
+        "arrival": {"kind": measured.arrival.kind, "rate": measured.arrival.rate},
+        "connections": measured.connections,
+        "workers": measured.workers,
+        "warmup_s": measured.warmup_s,
+        "duration_s": measured.duration_s,
+        "windows": measured.look,
+        "interrupted": measured.interrupted,
+        "transactions": {name: _transaction(cell, samples) for name, samples in measured.samples.items()},
+        "tps": {"success": _rounded(cell.tps), "attempt": _rounded(cell.attempt_tps)},
+        "conflict_rate": cell.conflict_rate,
+        "objectives": [_objective(cell, one) for one in verdict.objectives] if verdict else [],
+        "generator": {
+            "cpu": _rounded(health.cpu),
+            "runqueue_wait": _rounded(health.runqueue_wait),
+            "loop_lag_p99_ms": health.loop_lag_p99_ns / 1e6,
+            "schedule_lag_p99_ms": None if health.schedule_lag_p99_ns is None else health.schedule_lag_p99_ns / 1e6,
+            "connection_wait_p99_ms": health.connection_wait_p99_ns / 1e6,
+            "gc_pause_max_ms": health.gc_pause_max_ns / 1e6,
+            "healthy": verdict.healthy if verdict else None,
+        },
+        "rtt_ms": cell.rtt_ms,
+        "connect": _connect(cell.connect),
+        **_decision(verdict),
+        "invariants": cell.invariants,
+        "simulated": cell.simulated,
+    }
+
+
+def _connected(connections: Connections) -> dict[str, Any]:
+    verdict = connections.standing
+    nothing = {"loop_lag_p99_ms": None, "schedule_lag_p99_ms": None, "connection_wait_p99_ms": None}
+    return {
+        "id": connections.id,
+        "test": connections.test,
+        "target": connections.target,
+        "repeat": connections.repeat,
+        "arrival": {"kind": connections.kind, "rate": None},
+        "connections": connections.requested,
+        "workers": connections.workers,
+        "warmup_s": 0.0,
+        "duration_s": connections.elapsed_s,
+        "windows": 1,
+        "interrupted": None,
+        "transactions": {},
+        "tps": {"success": 0.0, "attempt": 0.0},
+        "conflict_rate": 0.0,
+        "objectives": [],
+        "generator": {
+            "cpu": _rounded(connections.client_cpu_share),
+            "runqueue_wait": None,
+            **nothing,
+            "gc_pause_max_ms": None,
+            "healthy": verdict.healthy if verdict else None,
+        },
+        "rtt_ms": None,
+        "connect": _connect(connections.stats),
+        **_decision(verdict),
+        "invariants": None,
+        "simulated": connections.simulated,
+    }
+
+
+def _decision(verdict: Verdict | None) -> dict[str, Any]:
+    if verdict is None:
+        reason = "Nobody has asked for a verdict on it."
+        return {"limited_by": None, "verdict": {"outcome": "unjudged", "reasons": [reason]}}
+    return {
+        "limited_by": None if verdict.healthy else "generator",
+        "verdict": {"outcome": verdict.outcome, "reasons": list(verdict.reasons)},
+    }
+
+
+def _transaction(cell: Cell, samples: Samples) -> dict[str, Any]:
+    name = samples.name
+    return {
+        "kind": samples.kind,
+        "count": len(samples),
+        "outcomes": {one.name.lower(): samples.count(one) for one in Outcome},
+        "attempts": sum(samples.attempts),
+        "errors": dict(samples.errors),
+        "latency_ms": _summary(cell.latency[name]),
+        "wait_ms": _summary(cell.wait[name]),
+        "service_ms": _summary(cell.service[name]),
+        "backoff_ms": _summary(cell.backoff[name]),
+        "histogram": histogram.encode(answered(samples, samples.latency_ns)),
+    }
+
+
+def _objective(cell: Cell, one: ObjectiveResult) -> dict[str, Any]:
+    is_latency = one.metric not in ("failure_rate", "tps")
+    summary = cell.latency.get(one.transaction or "") if is_latency else None
+    measured = one.measured if summary is None else getattr(summary, f"{one.metric}_ms")
+    return {
+        "metric": one.metric,
+        "transaction": one.transaction,
+        "limit": one.limit / 1e6 if is_latency else one.limit,
+        "measured": _rounded(measured),
+        "n": one.n,
+        "over": one.over,
+        "unfinished": one.unfinished,
+        "design_effect": _rounded(one.design_effect),
+        "level": one.level,
+        "look": one.look,
+        "outcome": one.outcome,
+    }
+
+
+def _connect(stats: ConnectStats) -> dict[str, Any]:
+    elapsed_s = stats.elapsed_ns / 1e9
+    return {
+        "attempted": stats.attempted,
+        "succeeded": stats.succeeded,
+        "refused": dict(stats.refused),
+        "messages": dict(stats.messages),
+        "phases_ms": {name: _summary(LatencySummary.of(distribution(one))) for name, one in stats.phases_ns.items()},
+        "elapsed_ms": stats.elapsed_ns / 1e6,
+        "rate_per_s": _rounded(stats.succeeded / elapsed_s) if elapsed_s > 0 else 0.0,
+        "client_cpu_ms": stats.client_cpu_ns / 1e6,
+        "tokens_signed": stats.tokens_signed,
+    }
+
+
+def _summary(summary: LatencySummary) -> dict[str, float | None]:
+    return {name: _rounded(getattr(summary, f"{name}_ms")) for name in (*PERCENTILES, "mean")}
+
+
+def _rounded(value: float | None) -> float | None:
+    """Six decimals: a nanosecond of a millisecond. JSON has no NaN: what was not measured is null."""
+    return None if value is None or not math.isfinite(value) else round(value, 6)

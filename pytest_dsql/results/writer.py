@@ -1,0 +1,170 @@
+"""Writes the results file after every cell: whole or not at all, and from several processes at once."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, final
+
+from pytest_dsql.errors import DsqlError, UsageError
+from pytest_dsql.load.cell import Cell
+from pytest_dsql.load.connections import Connections
+from pytest_dsql.masking import mask
+from pytest_dsql.results.cell import cell_dict
+from pytest_dsql.results.reader import FILE_NAME, LATEST, parse_results
+from pytest_dsql.results.run import RunInfo, utc_now
+from pytest_dsql.results.schema import SCHEMA_VERSION
+
+_LOCK_NAME: Final = ".lock"
+#: Base64 of our own counts: nothing in it can be a secret, and a mask could only break it.
+_UNMASKED: Final = ("histogram",)
+
+
+@final
+class ResultsFile:
+    """`<directory>/<run id>/results.json` of one run, and the link `<directory>/latest` to the run's directory.
+
+    Every process of a run makes one of its own with the same run id; all add to the same file. Raises UsageError when
+    the directory can't be written to, DsqlError when a later write fails; what was written before stays as it is.
+    """
+
+    def __init__(self, directory: Path | str, run: RunInfo) -> None:
+        self.directory: Final = Path(directory)
+        self.run: Final = run
+        self.path: Final = self.directory / run.id / FILE_NAME
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Also proves, before any cell is measured, that its figures can be kept.
+            self._update(lambda _content: None)
+        except OSError as error:
+            raise UsageError(
+                f"can't write results to {self.path.parent}: {error.strerror or error}; "
+                "choose another directory with --dsql-results"
+            ) from None
+        self._link()
+
+    def put(self, cell: Cell | Connections | Mapping[str, Any]) -> None:
+        """Add a cell, or replace the one of the same id."""
+        entry = dict(cell) if isinstance(cell, Mapping) else cell_dict(cell)
+
+        def insert(content: dict[str, Any]) -> None:
+            cells = content["cells"]
+            masked = masked_value(entry)
+            for index, known in enumerate(cells):
+                if known["id"] == masked["id"]:
+                    cells[index] = masked
+                    return
+            cells.append(masked)
+
+        self._write(insert)
+
+    def put_target(self, name: str, **facts: str | float | bool | None) -> None:
+        """Add what is known of a target (version, region, how it was reached), or replace it."""
+
+        def insert(content: dict[str, Any]) -> None:
+            others = [one for one in content["targets"] if one["name"] != name]
+            content["targets"] = [*others, masked_value({"name": name, **facts})]
+
+        self._write(insert)
+
+    def put_experiment(self, name: str, figures: Mapping[str, Any]) -> None:
+        """Add or replace the figures of an experiment that are no cell's (how long signing a token takes)."""
+
+        def insert(content: dict[str, Any]) -> None:
+            content["experiments"][name] = masked_value(dict(figures))
+
+        self._write(insert)
+
+    def finish(self) -> None:
+        """Note the time at which the run ended."""
+
+        def note(content: dict[str, Any]) -> None:
+            content["run"]["finished_at"] = utc_now()
+
+        self._write(note)
+
+    def _write(self, change: Callable[[dict[str, Any]], None]) -> None:
+        try:
+            self._update(change)
+        except OSError as error:
+            raise DsqlError(
+                f"can't write results to {self.path}: {error.strerror or error}; what it held before is unchanged"
+            ) from None
+
+    def _update(self, change: Callable[[dict[str, Any]], None]) -> None:
+        with self._locked():
+            content = self._content()
+            change(content)
+            text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
+            _replace(self.path, text + "\n")
+
+    def _content(self) -> dict[str, Any]:
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return {
+                "schema": SCHEMA_VERSION,
+                "run": masked_value(self.run.as_dict()),
+                "targets": [],
+                "cells": [],
+                "experiments": {},
+            }
+        return parse_results(text, str(self.path))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep the other processes of the run out. The kernel frees the lock of a process that dies."""
+        descriptor = os.open(self.path.parent / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _link(self) -> None:
+        """Point `latest` to this run; where there are no links (some network and FAT file systems) do without."""
+        temporary = self.directory / f".{LATEST}.{os.getpid()}"
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+            temporary.symlink_to(self.run.id, target_is_directory=True)
+            try:
+                temporary.replace(self.directory / LATEST)
+            except OSError:
+                temporary.unlink(missing_ok=True)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put a file in place whole: a reader or a crash sees the old content or the new, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def masked_value(value: Any) -> Any:
+    """Return `value` with every text in it masked, names of objects included."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, Mapping):
+        return {
+            mask(str(name)): member if name in _UNMASKED else masked_value(member) for name, member in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [masked_value(member) for member in value]
+    return value
