@@ -19,10 +19,10 @@ PLANS: Final = ("quick", "full")
 SCALES: Final = ("tiny", "quick", "full")
 
 #: Names that `--dsql-set` knows: the local engine's settings.
-ENGINE_SETTINGS: Final = ("rules",)
+ENGINE_SETTINGS: Final = ("region", "rules")
 
 #: Set by `pytest-dsql local -- COMMAND` for its command: the control socket of the engine that is running already.
-ENGINE_VARIABLE: Final = "PYTEST_DSQL_ENGINE"
+ENGINE_VARIABLE: Final = "DSQL_LOCAL_ENGINE"
 
 
 class Option(NamedTuple):

@@ -47,7 +47,7 @@ def test_empty_values_are_not_given() -> None:
         ("workers", "9999999999999999999999", "--dsql-workers: expected a whole number from 1 to 256"),
         ("inconclusive", "pass", "--dsql-inconclusive: 'pass' is not one of fail, skip"),
         ("set", ["rules"], "--dsql-set: expected NAME=VALUE, not 'rules'"),
-        ("set", ["speed=9"], "--dsql-set: 'speed' is not one of rules"),
+        ("set", ["speed=9"], "--dsql-set: 'speed' is not one of region, rules"),
         ("set", ["rules=yesterday"], "--dsql-set: rules is a day, YYYY-MM-DD, not 'yesterday'"),
         ("target", "attach", "target 'attach' needs --dsql-endpoint HOST_OR_CLUSTER_ID or --dsql-dsn DSN"),
         ("region", "eu-central-1", "--dsql-region goes with --dsql-endpoint; the local engine has its own"),

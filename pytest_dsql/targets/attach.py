@@ -1,0 +1,60 @@
+"""Attach to an endpoint that exists already: an Aurora DSQL cluster, or any PostgreSQL by DSN."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_dsql.errors import UsageError
+from pytest_dsql.targets.target import Target
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from pytest_dsql.connect.endpoint import Endpoint
+    from pytest_dsql.settings import Settings
+
+
+def endpoint_of(settings: Settings) -> Endpoint:
+    """Make the endpoint that the settings name. Raises UsageError when they don't make one."""
+    from pytest_dsql.connect.endpoint import Endpoint
+
+    if settings.dsn:
+        return Endpoint.from_dsn(settings.dsn)
+    if not settings.endpoint:
+        raise UsageError("target 'attach' needs --dsql-endpoint HOST_OR_CLUSTER_ID or --dsql-dsn DSN")
+    return Endpoint.for_cluster(
+        settings.endpoint, region=settings.region, user=settings.user, profile=settings.profile
+    )
+
+
+def attach(settings: Settings) -> Target:
+    """Connect once, and return the target. Creates nothing.
+
+    Raises UsageError, CredentialsError or ConnectionFailed, each one clear line.
+    """
+    from pytest_dsql.connect.dialer import dial
+    from pytest_dsql.connect.token import TokenSource
+
+    endpoint = endpoint_of(settings).resolved()
+    tokens = TokenSource(endpoint)
+    connection, _phases = dial(endpoint, tokens)
+    with connection:
+        dialect, facts = _ask(connection)
+    if dialect != endpoint.dialect:
+        endpoint = replace(endpoint, dialect=dialect)
+        tokens = TokenSource(endpoint)
+    return Target(name="attach", endpoint=endpoint, tokens=tokens, facts=facts)
+
+
+def _ask(connection: psycopg.Connection[Any]) -> tuple[Any, dict[str, Any]]:
+    """Tell DSQL from PostgreSQL by the function that only DSQL has (AWS user guide, "Systems tables and commands")."""
+    import psycopg
+
+    try:
+        connection.execute("SELECT sys.dsql_major_version()")
+        dialect = "dsql"
+    except psycopg.Error:
+        dialect = "postgresql"
+    version = connection.execute("SELECT version()").fetchone()
+    return dialect, {"dialect": dialect, "server": str(version[0]) if version else ""}

@@ -1,0 +1,59 @@
+"""Leaves the embedded engine's database as a test found it: what the test created is dropped after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from pytest_dsql.targets.target import Target
+
+#: kind, identity, text for DROP - of what users make, in an order in which dependents come first where they can.
+_OBJECTS: Final = """
+SELECT 'SCHEMA', oid, quote_ident(nspname) FROM pg_namespace
+ WHERE nspname !~ '^pg_' AND nspname NOT IN ('information_schema', 'sys')
+UNION ALL
+SELECT CASE relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid,
+       quote_ident(nspname) || '.' || quote_ident(relname)
+  FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+ WHERE relkind IN ('r', 'v', 'S') AND nspname !~ '^pg_' AND nspname NOT IN ('information_schema', 'sys')
+UNION ALL
+SELECT 'FUNCTION', p.oid, p.oid::regprocedure::text
+  FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace
+ WHERE nspname !~ '^pg_' AND nspname NOT IN ('information_schema', 'sys')
+UNION ALL
+SELECT 'DOMAIN', t.oid, quote_ident(nspname) || '.' || quote_ident(typname)
+  FROM pg_type t JOIN pg_namespace n ON n.oid = typnamespace
+ WHERE typtype = 'd' AND nspname !~ '^pg_' AND nspname NOT IN ('information_schema', 'sys')
+"""
+_ORDER: Final = ("VIEW", "TABLE", "SEQUENCE", "FUNCTION", "DOMAIN", "SCHEMA")
+
+
+@contextmanager
+def removing_new_objects(target: Target) -> Iterator[None]:
+    """Drop, at the end, what was not there at the start. For the embedded engine only: it is ours altogether."""
+    from pytest_dsql.connect.dialer import dial
+
+    connection, _phases = dial(target.endpoint, target.tokens)
+    with connection:
+        before = {identity for _kind, identity, _name in _objects(connection)}
+    yield
+    connection, _phases = dial(target.endpoint, target.tokens)
+    with connection:
+        _drop_all_but(connection, before)
+
+
+def _objects(connection: psycopg.Connection[Any]) -> list[tuple[str, int, str]]:
+    return connection.execute(_OBJECTS).fetchall()
+
+
+def _drop_all_but(connection: psycopg.Connection[Any], kept: set[int]) -> None:
+    for kind in _ORDER:
+        # Looked up anew for each kind: dropping one thing takes others with it.
+        for found, identity, name in _objects(connection):
+            if found == kind and identity not in kept:
+                cascade = "" if kind == "DOMAIN" else " CASCADE"  # DSQL refuses DROP DOMAIN ... CASCADE
+                connection.execute(f"DROP {kind} IF EXISTS {name}{cascade}".encode())

@@ -1,0 +1,29 @@
+"""A target: a system under test that exists, and how to reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, final
+
+if TYPE_CHECKING:
+    from pytest_dsql.connect.endpoint import Endpoint
+    from pytest_dsql.connect.token import TokenSource
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What `dsql_target` gives. `close` gives up whatever the target holds; nothing else may be used after it."""
+
+    name: str  #: `local` or `attach`
+    endpoint: Endpoint
+    tokens: TokenSource
+    facts: Mapping[str, Any]  #: what the results file says of it: server version, dialect, ... - nothing secret
+    close: Callable[[], None] = field(repr=False, default=lambda: None)
+    engine: Any = field(repr=False, default=None)  #: the embedded engine's handle, None elsewhere
+
+    @property
+    def dialect(self) -> str:
+        """`dsql` or `postgresql`: which rules the target's SQL follows."""
+        return self.endpoint.dialect
