@@ -1,0 +1,225 @@
+"""The judge: a query string becomes parts, each passed, rewritten or refused, by its parse tree."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import date
+from typing import Any, Final
+
+from pytest_dsql.local.dialect import matchers
+from pytest_dsql.local.dialect.extensions import Masked, mask
+from pytest_dsql.local.dialect.judgement import Judgement, Kind, Part, Refusal
+from pytest_dsql.local.dialect.libpg_query import ParseError, Token, parse, scan
+from pytest_dsql.local.dialect.rewriting import Rewritten, Source, aws_iam, needs_tokens, rewrite
+from pytest_dsql.local.dialect.rulebook import Rule, in_force
+from pytest_dsql.local.dialect.tree import Statement, integer, only, string, walk
+
+
+def judge(sql: str, rules: date) -> Judgement:
+    """Decide what DSQL, as it was on the day `rules`, makes of a query string. Never raises on any text.
+
+    A text that does not parse passes unchanged: PostgreSQL answers its own syntax error. So do texts that can't be
+    sent at all (null characters, lone surrogates).
+    """
+    try:
+        text = sql.encode()
+    except UnicodeEncodeError:
+        return _passed(sql, "other")
+    if b"\0" in text:
+        return _passed(sql, "other")
+    try:
+        tree = parse(text)
+    except ParseError:
+        tree = b""
+    masked, written = None, text
+    # `CREATE INDEX ASYNC ON t (v)` parses, as an index with that name.
+    if not tree or b'"idxname":"async"' in tree:
+        masked = mask(text)
+    if masked:
+        text = masked.text
+        try:
+            tree = parse(text)
+        except ParseError:
+            # PostgreSQL's syntax error about the text as DSQL's grammar sees it.
+            return Judgement((Part(text.decode()),), unchanged=False)
+    if not tree:
+        return _passed(sql, "other")
+    simple = None if masked else _simple_query(tree, rules)
+    if simple:
+        return _passed(sql, simple)
+    try:
+        statements = json.loads(tree.decode("utf-8", "replace")).get("stmts", ())
+    except RecursionError:
+        # Some hundred nested operators: more than the JSON decoder takes. Only the kind is known then.
+        return _passed(sql, _kind_unread(tree))
+    parts = tuple(_parts(written, text, statements, masked, in_force(rules)))
+    if not parts:
+        return _passed(sql, "other")
+    unchanged = masked is None and not any(part.refusal or part.tag for part in parts)
+    return Judgement(parts, unchanged and "".join(part.sql for part in parts) == sql)
+
+
+def _passed(sql: str, kind: Kind) -> Judgement:
+    return Judgement((Part(sql, kind=kind),), unchanged=True)
+
+
+# The shortcut for the bulk of all texts: one query, in whose tree no node is present that a rule looks at. Searching
+# the serialised tree takes a tenth of the time of decoding it, and does not mind how deep it is. A double quote inside
+# a literal is escaped in JSON, so these patterns only ever meet nodes.
+
+_FIRST: Final = re.compile(rb'\{"version":\d+,"stmts":\[\{"stmt":\{"(\w+)":')
+_WRITES: Final = re.compile(rb'"(?:InsertStmt|UpdateStmt|DeleteStmt|MergeStmt)":')
+_QUERIES: Final[Mapping[bytes, Kind]] = {
+    b"SelectStmt": "select",
+    b"InsertStmt": "dml",
+    b"UpdateStmt": "dml",
+    b"DeleteStmt": "dml",
+}
+
+#: What the rules on a node inside queries need to find in it; FuncCall's are the names of the functions.
+QUERY_MARKS: Final[Mapping[str, tuple[str, ...]]] = {
+    "MergeStmt": ('"MergeStmt":',),
+    "RangeTableSample": ('"RangeTableSample":',),
+    "SelectStmt": ('"intoClause":', '"lockingClause":'),
+    "FuncCall": ('"sval":"set_config"',),
+}
+
+
+@functools.lru_cache(maxsize=16)
+def _marks(rules: date) -> re.Pattern[bytes]:
+    marks = [mark for found in QUERY_MARKS.values() for mark in found]
+    for rule in in_force(rules).get("FuncCall", ()):
+        marks += [f'"sval":"{function}"' for function in rule.options.get("functions", ())]
+    return re.compile("|".join(map(re.escape, marks)).encode())
+
+
+def _simple_query(tree: bytes, rules: date) -> Kind | None:
+    first = _FIRST.match(tree)
+    kind = _QUERIES.get(first[1]) if first else None
+    if kind is None or tree.count(b'{"stmt":{') != 1 or _marks(rules).search(tree):
+        return None
+    return "dml" if kind == "select" and _WRITES.search(tree) else kind
+
+
+def _kind_unread(tree: bytes) -> Kind:
+    first = _FIRST.match(tree)
+    if _WRITES.search(tree):
+        return "dml"
+    return _kind_by_name(first[1].decode()) if first else "other"
+
+
+def _parts(
+    written: bytes,
+    text: bytes,
+    raw_statements: list[dict[str, Any]],
+    masked: Masked | None,
+    book: Mapping[str, tuple[Rule, ...]],
+) -> Iterator[Part]:
+    tokens: list[Token] | None = None
+    begin = 0  # the slices leave nothing out: comments and spaces belong to the statement behind them
+    for number, raw in enumerate(raw_statements):
+        start = raw.get("stmt_location", 0)
+        end = start + raw["stmt_len"] if raw.get("stmt_len") else len(text)
+        last = number == len(raw_statements) - 1
+        until = len(text) if last else end + 1
+        original = written[begin:until].decode()
+        name, body = only(raw["stmt"])
+        if needs_tokens(name) or masked:
+            if tokens is None:
+                tokens = scan(text)
+            own = tuple(token for token in tokens if start <= token.start < end)
+        else:
+            own = ()
+        is_async = masked is not None and any(start <= place < end for place in masked.asyncs)
+        statement = Statement(name, body, own, is_async)
+        yield _judge_statement(statement, Source(text, start, end), original, ";" if not last else "", masked, book)
+        begin = until
+
+
+def _judge_statement(
+    statement: Statement,
+    source: Source,
+    original: str,
+    semicolon: str,
+    masked: Masked | None,
+    book: Mapping[str, tuple[Rule, ...]],
+) -> Part:
+    rewritten: Rewritten | None
+    for tokens in masked.iam if masked else ():
+        if source.start <= tokens[0].start < source.end:
+            rewritten = aws_iam(tokens)
+            if rewritten:
+                return Part(rewritten.sql + semicolon, tag=rewritten.tag, kind="ddl")
+            return Part(original)
+    kind = _kind(statement)
+    refusal = _refusal(statement, book)
+    if refusal:
+        return Part(original, refusal, kind=kind)
+    rewritten = rewrite(statement, source)
+    if rewritten:
+        return Part(rewritten.sql + semicolon, tag=rewritten.tag, kind=kind)
+    return Part(original, kind=kind)
+
+
+def _refusal(statement: Statement, book: Mapping[str, tuple[Rule, ...]]) -> Refusal | None:
+    for name, body in walk(statement):
+        for rule in book.get(name, ()):
+            fields = matchers.match(rule, body, statement)
+            if fields is not None:
+                message = rule.message.format_map({"statement": name.removesuffix("Stmt"), **fields})
+                return Refusal(rule.sqlstate, message, rule.detail)
+    return None
+
+
+_KINDS: Final[Mapping[str, Kind]] = {
+    **{name.decode(): kind for name, kind in _QUERIES.items()},
+    "MergeStmt": "dml",
+    "CopyStmt": "select",
+    "ExplainStmt": "select",
+    "VariableSetStmt": "set",
+    "ConstraintsSetStmt": "set",
+    **dict.fromkeys(
+        ("VariableShowStmt", "VacuumStmt", "CallStmt", "DeallocateStmt", "PrepareStmt", "ExecuteStmt", "DiscardStmt"),
+        "other",
+    ),
+    **dict.fromkeys(("DoStmt", "ListenStmt", "NotifyStmt", "UnlistenStmt", "LockStmt", "TransactionStmt"), "other"),
+    **dict.fromkeys(("DeclareCursorStmt", "FetchStmt", "ClosePortalStmt", "CheckPointStmt", "LoadStmt"), "other"),
+}
+
+_TRANSACTION_KINDS: Final[Mapping[str, Kind]] = {
+    "TRANS_STMT_BEGIN": "begin",
+    "TRANS_STMT_START": "begin",
+    "TRANS_STMT_COMMIT": "commit",
+    "TRANS_STMT_ROLLBACK": "rollback",
+}
+
+
+def _kind_by_name(name: str) -> Kind:
+    return _KINDS.get(name, "ddl")
+
+
+def _kind(statement: Statement) -> Kind:
+    body = statement.body
+    match statement.name:
+        case "TransactionStmt":
+            return _TRANSACTION_KINDS.get(body["kind"], "other")
+        case "CopyStmt" if body.get("is_from"):
+            return "dml"
+        case "ExplainStmt" if not _analyzes(body):
+            return "select"
+        case "SelectStmt" | "CopyStmt" | "ExplainStmt":
+            writes = any(_KINDS.get(name) == "dml" for name, _ in walk(statement))
+            return "dml" if writes else "select"
+    return _kind_by_name(statement.name)
+
+
+def _analyzes(explain: dict[str, Any]) -> bool:
+    for element in explain.get("options", ()):
+        element = element["DefElem"]
+        if element["defname"] == "analyze":
+            argument = element.get("arg")
+            return argument is None or (string(argument) or "").lower() in ("on", "true") or integer(argument) == 1
+    return False

@@ -1,0 +1,29 @@
+"""Matchers of rules/queries.toml: clauses and functions inside queries."""
+
+from __future__ import annotations
+
+from pytest_dsql.local.dialect import locking
+from pytest_dsql.local.dialect.matchers.registry import MATCH, Candidate, Fields, matcher
+from pytest_dsql.local.dialect.tree import strings, system_name
+
+
+@matcher
+def _select_into(at: Candidate) -> Fields | None:
+    return MATCH if at.body.get("intoClause") else None
+
+
+@matcher
+def _locking_clause(at: Candidate) -> Fields | None:
+    return MATCH if locking.reaches_table(at.body, at.options["strengths"], at.statement) else None
+
+
+@matcher
+def _function(at: Candidate) -> Fields | None:
+    name = system_name(at.body.get("funcname"))
+    return {"function": name} if name in at.options["functions"] else None
+
+
+@matcher
+def _engine_function(at: Candidate) -> Fields | None:
+    name = strings(at.body.get("funcname"))
+    return {"function": name[1]} if name[0] == "sys" and name[-1] in at.options["functions"] else None

@@ -1,0 +1,52 @@
+"""Matchers of rules/settings.toml: session parameters."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pytest_dsql.local.dialect.matchers.registry import Candidate, Fields, matcher
+from pytest_dsql.local.dialect.tree import Body, integer, string, system_name
+
+
+def _set_name(body: Body) -> str | None:
+    return str(body["name"]).lower() if body.get("kind") in ("VAR_SET_VALUE", "VAR_SET_CURRENT") else None
+
+
+@matcher
+def _parameter(at: Candidate) -> Fields | None:
+    name = _set_name(at.body)
+    return None if name is None or name in at.options["settable"] else {"name": name}
+
+
+@matcher
+def _reserved_parameter(at: Candidate) -> Fields | None:
+    name = _set_name(at.body)
+    if name is None or not name.startswith(at.options["prefix"]) or name in at.options["known"]:
+        return None
+    return {"name": name}
+
+
+_BOOLEANS: Final = ("true", "false", "yes", "no", "on", "off")
+
+
+@matcher
+def _boolean_parameter(at: Candidate) -> Fields | None:
+    name = _set_name(at.body)
+    if name not in at.options["parameters"] or at.body.get("kind") != "VAR_SET_VALUE":
+        return None
+    arguments = at.body.get("args", [])
+    text = (string(arguments[0]) or "").lower() if arguments else ""
+    number = integer(arguments[0]) if arguments else None
+    # As PostgreSQL reads a boolean: a prefix of one of the words ("o" alone is neither), or 0 or 1.
+    good = (
+        number in (0, 1) or text in ("0", "1") or (text not in ("", "o") and any(b.startswith(text) for b in _BOOLEANS))
+    )
+    return None if good and len(arguments) == 1 else {"name": name}
+
+
+@matcher
+def _set_config(at: Candidate) -> Fields | None:
+    if system_name(at.body.get("funcname")) != "set_config" or not at.body.get("args"):
+        return None
+    name = string(at.body["args"][0])
+    return None if name is None or name.lower() in at.options["settable"] else {"name": name.lower()}

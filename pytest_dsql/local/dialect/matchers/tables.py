@@ -1,0 +1,128 @@
+"""Matchers of rules/tables.toml: columns and constraints of CREATE TABLE and CREATE DOMAIN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_dsql.local.dialect.matchers.registry import MATCH, Candidate, Fields, matcher
+from pytest_dsql.local.dialect.matchers.sequences import bad_cache
+from pytest_dsql.local.dialect.tree import Body, bodies, columns, integer, only, strings, system_name, type_name
+
+
+def _constraints(body: Body) -> Iterator[Body]:
+    for element in body.get("tableElts", ()):
+        kind, element_body = only(element)
+        if kind == "Constraint":
+            yield element_body
+        else:
+            yield from bodies(element_body.get("constraints"), "Constraint")
+
+
+def _type(column: Body) -> str | None:
+    return system_name(column.get("typeName", {}).get("names"))
+
+
+@matcher
+def _column_type(at: Candidate) -> Fields | None:
+    for column in columns(at.body):
+        if _type(column) in at.options["types"] and not column["typeName"].get("arrayBounds"):
+            return {"type": type_name(column["typeName"])}
+    return None
+
+
+@matcher
+def _array_type(at: Candidate) -> Fields | None:
+    for column in columns(at.body):
+        if column.get("typeName", {}).get("arrayBounds"):
+            return {"type": type_name(column["typeName"])}
+    return None
+
+
+@matcher
+def _column_length(at: Candidate) -> Fields | None:
+    most = at.options["most"]
+    for column in columns(at.body):
+        if _type(column) in at.options["types"]:
+            length = integer(next(iter(column["typeName"].get("typmods", ())), None))
+            if length is not None and length > most:
+                return {"most": most}
+    return None
+
+
+@matcher
+def _collation(at: Candidate) -> Fields | None:
+    return MATCH if any(column.get("collClause") for column in columns(at.body)) else None
+
+
+@matcher
+def _column_compression(at: Candidate) -> Fields | None:
+    return MATCH if any(column.get("compression") for column in columns(at.body)) else None
+
+
+@matcher
+def _deferrable_key(at: Candidate) -> Fields | None:
+    keys = ("CONSTR_PRIMARY", "CONSTR_UNIQUE")
+    for element in at.body.get("tableElts", ()):
+        kind, element_body = only(element)
+        if kind == "Constraint":
+            if element_body["contype"] in keys and element_body.get("deferrable"):
+                return MATCH
+            continue
+        # In a column's definition the attribute is a constraint of its own that belongs to the one before it.
+        last = None
+        for constraint in bodies(element_body.get("constraints"), "Constraint"):
+            if not constraint["contype"].startswith("CONSTR_ATTR_"):
+                last = constraint["contype"]
+            elif constraint["contype"] in ("CONSTR_ATTR_DEFERRABLE", "CONSTR_ATTR_DEFERRED") and last in keys:
+                return MATCH
+    return None
+
+
+@matcher
+def _constraint(at: Candidate) -> Fields | None:
+    return MATCH if any(one["contype"] in at.options["types"] for one in _constraints(at.body)) else None
+
+
+def _identities(body: Body) -> Iterator[tuple[Body, Body]]:
+    for column in bodies(body.get("tableElts"), "ColumnDef"):
+        for one in bodies(column.get("constraints"), "Constraint"):
+            if one["contype"] == "CONSTR_IDENTITY":
+                yield column, one
+
+
+@matcher
+def _identity_type(at: Candidate) -> Fields | None:
+    for column, _ in _identities(at.body):
+        if _type(column) != "int8":
+            return {"type": type_name(column["typeName"])}
+    return None
+
+
+@matcher
+def _identity_cache(at: Candidate) -> Fields | None:
+    return MATCH if any(bad_cache(one.get("options")) for _, one in _identities(at.body)) else None
+
+
+@matcher
+def _key_type(at: Candidate) -> Fields | None:
+    keys = ("CONSTR_PRIMARY", "CONSTR_UNIQUE")
+    named: set[str] = set()
+    for one in bodies(at.body.get("tableElts"), "Constraint"):
+        if one["contype"] in keys:
+            named.update(strings(one.get("keys")))
+    for column in bodies(at.body.get("tableElts"), "ColumnDef"):
+        own = any(one["contype"] in keys for one in bodies(column.get("constraints"), "Constraint"))
+        if (own or column.get("colname") in named) and _type(column) in at.options["types"]:
+            return {"type": type_name(column["typeName"])}
+    return None
+
+
+@matcher
+def _key_column_count(at: Candidate) -> Fields | None:
+    most = at.options["most"]
+    return {"most": most} if any(len(one.get("keys", ())) > most for one in _constraints(at.body)) else None
+
+
+@matcher
+def _column_count(at: Candidate) -> Fields | None:
+    return MATCH if sum(1 for _ in columns(at.body)) > at.options["most"] else None

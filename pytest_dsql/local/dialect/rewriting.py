@@ -1,0 +1,169 @@
+"""What PostgreSQL is sent instead of a statement that DSQL understands in its own way.
+
+The functions named here are in catalog.sql.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from pytest_dsql.local.dialect.libpg_query import Token
+from pytest_dsql.local.dialect.tree import Body, Statement, bodies, columns, system_name
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a statement stands in its query string."""
+
+    text: bytes  #: the query string, without DSQL's own words
+    start: int  #: its first byte
+    end: int  #: behind its last byte, the semicolon not included
+
+    def edited(self, edits: Iterable[tuple[int, int, bytes]]) -> str:
+        """Return the statement with `(start, end, replacement)` edits done; places count from the query string."""
+        text = self.text[: self.end]
+        for start, end, replacement in sorted(edits, reverse=True):
+            text = text[:start] + replacement + text[end:]
+        return text[self.start :].decode()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What to send in place of a statement, and the command tag to answer; None: PostgreSQL's own is right."""
+
+    sql: str
+    tag: str | None = None
+
+
+Rewrite = Callable[[Statement, Source], "Rewritten | None"]
+
+
+def rewrite(statement: Statement, source: Source) -> Rewritten | None:
+    """Return what to send in place of the statement, None when it goes as it is."""
+    rewriter = _REWRITES.get(statement.name)
+    return rewriter(statement, source) if rewriter else None
+
+
+def needs_tokens(name: str) -> bool:
+    """Tell whether statements of this type are judged and rewritten with their tokens at hand."""
+    return name in _REWRITES and name != "VariableShowStmt"
+
+
+def aws_iam(tokens: Sequence[Token]) -> Rewritten | None:
+    """Return what to send for `AWS IAM GRANT role TO 'arn'` and `AWS IAM REVOKE role FROM 'arn'`.
+
+    None for anything else that begins with these words: PostgreSQL's syntax error then answers it.
+    """
+    words = [token.word for token in tokens]
+    procedure = {"GRANT TO": "map_iam_role", "REVOKE FROM": "unmap_iam_role"}.get(" ".join(words[2:5:2]))
+    if procedure is None or len(tokens) != 6 or not tokens[5].text.endswith(b"'"):
+        return None
+    role, arn = tokens[3].text.decode(), tokens[5].text.decode()
+    role = role[1:-1].replace('""', '"') if role.startswith('"') else role.lower()
+    return Rewritten(f"CALL sys.{procedure}({literal(role)}, {arn})", f"AWS IAM {words[2]}")
+
+
+def literal(text: str) -> str:
+    """Quote a text; backslashes are plain characters, as standard_conforming_strings can't be switched off."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _relation(relation: Body) -> str:
+    names = (relation.get("schemaname"), relation["relname"])
+    return literal(".".join(_identifier(name) for name in names if name))
+
+
+def _names(names: Iterable[str]) -> str:
+    return "ARRAY[" + ", ".join(literal(name) for name in names) + "]::text[]"
+
+
+def _index(statement: Statement, source: Source) -> Rewritten | None:
+    body = statement.body
+    build = source.edited(())
+    fallback = "NULL"
+    if body.get("unique"):
+        unique = next(token for token in statement.tokens if token.word == "UNIQUE")
+        fallback = literal(source.edited([(unique.start, unique.end, b"")]))
+    keys = _names(key["name"] for key in bodies(body.get("indexParams"), "IndexElem") if "name" in key)
+    return Rewritten(
+        f"SELECT sys.run_job('INDEX_BUILD', {literal(build)}, {fallback}, {_relation(body['relation'])}, {keys})"
+        " AS job_id",
+        "CREATE INDEX",
+    )
+
+
+def _alter_table(statement: Statement, source: Source) -> Rewritten | None:
+    body = statement.body
+    relation = _relation(body["relation"])
+    if statement.is_async:
+        validation = literal(source.edited(()))
+        return Rewritten(
+            f"SELECT sys.run_job('VALIDATE_CONSTRAINT', {validation}, NULL, {relation}, NULL) AS job_id", "ALTER TABLE"
+        )
+    sql = _with_numeric_scale(statement, source)
+    dropped: dict[str, list[str]] = {"AT_DropColumn": [], "AT_DropConstraint": []}
+    for command in bodies(body.get("cmds"), "AlterTableCmd"):
+        if command["subtype"] in dropped:
+            dropped[command["subtype"]].append(command["name"])
+    if body.get("objtype") == "OBJECT_TABLE" and any(dropped.values()):
+        names = ", ".join(_names(found) for found in dropped.values())
+        return Rewritten(
+            f"CALL sys.alter_table({literal(sql or source.edited(()))}, {relation}, {names})", "ALTER TABLE"
+        )
+    return Rewritten(sql) if sql else None
+
+
+def _numeric(statement: Statement, source: Source) -> Rewritten | None:
+    sql = _with_numeric_scale(statement, source)
+    return Rewritten(sql) if sql else None
+
+
+def _with_numeric_scale(statement: Statement, source: Source) -> str | None:
+    # DSQL stores `numeric` without precision as numeric(18,6) (AWS user guide, "Supported data types").
+    edits = []
+    for column in columns(statement.body):
+        type_ = column.get("typeName", {})
+        if system_name(type_.get("names")) == "numeric" and not type_.get("typmods"):
+            place = next(i for i, token in enumerate(statement.tokens) if token.start == type_.get("location", 0))
+            if statement.tokens[place + 1 : place + 2] and statement.tokens[place + 1].text == b".":
+                place += 2
+            edits.append((statement.tokens[place].end, statement.tokens[place].end, b"(18,6)"))
+    return source.edited(edits) if edits else None
+
+
+#: Parameters that PostgreSQL does not know, or knows with another value than DSQL.
+_SHOWN: Final = ("server_version", "server_version_num", "default_toast_compression", "disable_sync_create_index")
+
+
+def _show(statement: Statement, _: Source) -> Rewritten | None:
+    name = str(statement.body["name"]).lower()
+    if name not in _SHOWN:
+        return None
+    return Rewritten(f"SELECT pg_catalog.current_setting('{name}') AS {name}", "SHOW")
+
+
+def _set(statement: Statement, source: Source) -> Rewritten | None:
+    name = str(statement.body.get("name", "")).lower()
+    if name != "disable_sync_create_index":
+        return None
+    # A parameter of DSQL that PostgreSQL does not know: kept under a prefix, as PostgreSQL's custom parameters are.
+    token = next(token for token in statement.tokens if token.word.strip('"').lower() == name)
+    return Rewritten(source.edited([(token.start, token.start, b"dsql.")]))
+
+
+_REWRITES: Final[dict[str, Rewrite]] = {
+    "IndexStmt": _index,
+    "AlterTableStmt": _alter_table,
+    "CreateStmt": _numeric,
+    "CreateDomainStmt": _numeric,
+    "VariableShowStmt": _show,
+    "VariableSetStmt": _set,
+}

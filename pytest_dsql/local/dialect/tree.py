@@ -1,0 +1,132 @@
+"""Reading PostgreSQL's parse trees in their JSON form: nested dictionaries in which defaults are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, final
+
+from pytest_dsql.local.dialect.libpg_query import Token
+
+Body: TypeAlias = "dict[str, Any]"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of a query string."""
+
+    name: str  #: the node's type, such as `SelectStmt`
+    body: Body
+    tokens: tuple[Token, ...] = ()  #: only for the statements whose rules need them (CREATE INDEX)
+    is_async: bool = False  #: CREATE INDEX ASYNC, ALTER TABLE ASYNC
+
+
+def only(node: Body) -> tuple[str, Body]:
+    """Return the type and the body of a node: `{"SelectStmt": {...}}` -> `("SelectStmt", {...})`."""
+    return next(iter(node.items()))
+
+
+def bodies(nodes: list[Body] | None, kind: str) -> Iterator[Body]:
+    """Yield the bodies of the nodes of one type in a list of nodes."""
+    for node in nodes or ():
+        if kind in node:
+            yield node[kind]
+
+
+def string(node: Body | None) -> str | None:
+    """Return the text of a String node or of a constant text, None for anything else."""
+    if not node:
+        return None
+    if "String" in node:
+        return str(node["String"].get("sval", ""))
+    constant = node.get("A_Const", {})
+    return str(constant["sval"].get("sval", "")) if "sval" in constant else None
+
+
+def strings(nodes: list[Body] | None) -> list[str]:
+    """Return the texts of a list of String nodes: a qualified name."""
+    return [text for node in nodes or () if (text := string(node)) is not None]
+
+
+def integer(node: Body | None) -> int | None:
+    """Return the value of an integer, also of one that does not fit 32 bits, None for anything else."""
+    fields: Body = (node or {}).get("A_Const", node or {})
+    small = fields.get("Integer", fields.get("ival"))
+    if small is not None:
+        return int(small.get("ival", 0))
+    text = str(fields.get("Float", fields.get("fval", {})).get("fval", ""))
+    return int(text) if text.isdigit() else None
+
+
+def option(options: list[Body] | None, name: str) -> Body | None:
+    """Return the argument of the last option of that name, `{}` when it has none, None when it was not given."""
+    found = None
+    for element in bodies(options, "DefElem"):
+        if element.get("defname") == name:
+            found = element.get("arg", {})
+    return found
+
+
+def system_name(names: list[Body] | None) -> str | None:
+    """Return the last part of a name that can mean a type or function of PostgreSQL: bare, or with pg_catalog."""
+    parts = strings(names)
+    if len(parts) == 1 or (len(parts) == 2 and parts[0] == "pg_catalog"):
+        return parts[-1]
+    return None
+
+
+# The names that PostgreSQL shows for its types (format_type), where they differ from the types' own names.
+_SHOWN: Final = {
+    "int2": "smallint",
+    "int4": "integer",
+    "int8": "bigint",
+    "float4": "real",
+    "float8": "double precision",
+    "bool": "boolean",
+    "bpchar": "character",
+    "varchar": "character varying",
+    "varbit": "bit varying",
+    "time": "time without time zone",
+    "timetz": "time with time zone",
+    "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone",
+    "char": '"char"',
+}
+
+
+def type_name(type_: Body) -> str:
+    """Return a type as PostgreSQL shows it, without its modifiers: `integer[]`, `bit varying`, `money`."""
+    name = system_name(type_.get("names"))
+    shown = _SHOWN.get(name, name) if name is not None else ".".join(strings(type_.get("names")))
+    return f"{shown}[]" if type_.get("arrayBounds") else str(shown)
+
+
+def columns(body: Body) -> Iterator[Body]:
+    """Yield the column definitions of CREATE TABLE, ALTER TABLE ADD COLUMN, and CREATE DOMAIN as if it were one."""
+    yield from bodies(body.get("tableElts"), "ColumnDef")
+    for command in bodies(body.get("cmds"), "AlterTableCmd"):
+        if command["subtype"] == "AT_AddColumn":
+            yield command["def"]["ColumnDef"]
+    if "domainname" in body:
+        yield body
+
+
+def walk(statement: Statement) -> Iterator[tuple[str, Body]]:
+    """Yield every node of a statement with its type, the statement itself first."""
+    stack: list[tuple[str, Any]] = [(statement.name, statement.body)]
+    while stack:
+        name, value = stack.pop()
+        if isinstance(value, list):
+            stack.extend((name, item) for item in reversed(value))
+            continue
+        if name[0].isupper():
+            yield name, value
+        for key, child in value.items():
+            if isinstance(child, dict | list):
+                # These fields hold their node without a word on its type.
+                if name == "SelectStmt" and key in ("larg", "rarg"):
+                    key = "SelectStmt"
+                elif key == "funccall":
+                    key = "FuncCall"
+                stack.append((key, child))
