@@ -21,10 +21,8 @@ from pytest_dsql.local.cleanup import remove_engine_directory, sweep
 from pytest_dsql.local.directories import ALIVE_SUFFIX, CONTROL_SOCKET, runtime_base
 from pytest_dsql.local.locks import FileLock
 from pytest_dsql.local.options import EngineOptions
+from pytest_dsql.local.persistent import DataDirectory
 from pytest_dsql.local.spawn import START_TIMEOUT_S, first_answer, read_line, spawn_engine
-
-#: Set for the command of `pytest-dsql local -- COMMAND`: the control socket of the engine that runs it.
-ENGINE_VARIABLE: Final = "DSQL_LOCAL_ENGINE"
 
 _ANSWER_TIMEOUT_S: Final = 60.0
 _END_TIMEOUT_S: Final = 30.0
@@ -76,10 +74,13 @@ class Engine:
         """Hold the engine of this `name`, starting it when there is none; without a name always a new one.
 
         Processes that ask for the same name at the same time get the same engine, with the options of the first.
-        Raises EngineError when it can't start, with the reason; nothing is left then.
+        Raises EngineError when it can't start, with the reason, and UsageError when `options.data` can't be used;
+        nothing is left then.
         """
         options = options or EngineOptions()
         key = hashlib.sha256(name.encode()).hexdigest()[:12] if name is not None else secrets.token_hex(6)
+        if options.data is not None:
+            DataDirectory(options.data).check(options.region)
         _check_port(options.port)
         start = _take_start_lock(key)
         try:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import secrets
 import shutil
 import string
@@ -19,7 +16,7 @@ from pytest_dsql.errors import EngineError
 from pytest_dsql.local.account import Account
 from pytest_dsql.local.cluster import Cluster, Principal, new_cluster_id
 from pytest_dsql.local.installation import Installation
-from pytest_dsql.local.locks import FileLock
+from pytest_dsql.local.persistent import DataDirectory, Identity
 from pytest_dsql.local.postgres import Postgres
 from pytest_dsql.local.template import catalog_sql, copy_tree, ensure_template, template_key
 
@@ -57,8 +54,6 @@ _COMMON: Final = {
 }
 _THROW_AWAY: Final = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
 _DURABLE: Final = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
-
-_DESCRIPTION: Final = "cluster.json"
 
 
 @final
@@ -98,7 +93,7 @@ class Clusters:
         self._count = 0
         self._instances: dict[str, _Instance] = {}
         self._default: Cluster | None = None
-        self._data_lock: FileLock | None = None
+        self._store: DataDirectory | None = None
 
     @property
     def principal(self) -> Principal:
@@ -119,51 +114,39 @@ class Clusters:
         """The clusters there are, the default one first."""
         return [instance.cluster for instance in self._instances.values()]
 
-    def add_default(self, data: Path | None) -> Cluster:
-        """Make the default cluster: with throw-away data, or with data in `data` that outlives the engine."""
-        self._default = self.add() if data is None else self._add_persistent(data)
+    def add_default(self, store: DataDirectory | None) -> Cluster:
+        """Make the default cluster: with throw-away data, or with data in `store` that outlives the engine."""
+        self._default = self.add() if store is None else self._add_persistent(store)
         return self._default
 
     def add(self) -> Cluster:
         """Make a cluster with throw-away data. Raises EngineError."""
         directory = self._new_directory()
-        template = ensure_template(self._installation, self._account)
-        self._copy(template, directory / "data")
+        self._copy(directory / "data")
         return self._start(new_cluster_id(), directory, _THROW_AWAY)
 
-    def _add_persistent(self, data: Path) -> Cluster:
-        self._data_lock = FileLock.acquire(data / "lock", None)
-        if self._data_lock is None:
-            raise EngineError(f"another engine is using {data}")
-        key = template_key(self._installation, catalog_sql())
-        description = data / _DESCRIPTION
-        if description.exists():
-            known = read_description(data)
-            if known["template"] != key:
-                raise EngineError(
-                    f"{data} was made by another version of the engine or of PostgreSQL ({known['postgresql']}; this "
-                    f"one runs {self._installation.version}): run that version, or name a new directory"
-                )
-            cluster_id = known["id"]
-            self._region = known["region"]
-        else:
-            cluster_id = new_cluster_id()
-            unfinished = data / "data"
-            if unfinished.exists():  # an engine that was killed while it copied: the description comes last
-                shutil.rmtree(unfinished)
-            self._copy(ensure_template(self._installation, self._account), unfinished)
-            known = {
-                "id": cluster_id,
-                "region": self._region,
-                "template": key,
-                "postgresql": self._installation.version,
-            }
-            description.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    def _add_persistent(self, store: DataDirectory) -> Cluster:
+        store.open()
+        self._store = store
+        version, key = self._installation.version, template_key(self._installation, catalog_sql())
+        known = store.identity()
+        if known is None:
+            store.remove_unfinished()
+            self._copy(store.data)
+            known = Identity(new_cluster_id(), self._region, key, version)
+            store.complete(known)
+        elif known.template != key:
+            raise EngineError(
+                f"{store.data.parent} was made by another version of the engine or of PostgreSQL ({known.postgresql}; "
+                f"this one runs {version}): run that version, or name a new directory"
+            )
+        self._region = known.region
         directory = self._new_directory()
-        (directory / "data").symlink_to(data / "data", target_is_directory=True)
-        return self._start(cluster_id, directory, _DURABLE)
+        (directory / "data").symlink_to(store.data, target_is_directory=True)
+        return self._start(known.id, directory, _DURABLE)
 
-    def _copy(self, template: Path, data: Path) -> None:
+    def _copy(self, data: Path) -> None:
+        template = ensure_template(self._installation, self._account)
         try:
             copy_tree(template, data)
             self._account.own_tree(data)
@@ -229,9 +212,8 @@ class Clusters:
             thread.start()
         for thread in threads:
             thread.join()
-        if self._data_lock is not None:
-            self._data_lock.release(remove=True)
-            self._data_lock = None
+        if self._store is not None:
+            self._store.close()
 
     def _stop(self, instance: _Instance) -> None:
         instance.stopping = True
@@ -246,26 +228,3 @@ def throw_away_principal() -> Principal:
         access_key_id="AKIA" + "".join(secrets.choice(alphabet) for _ in range(16)),
         secret_access_key=secrets.token_urlsafe(30),
     )
-
-
-def check_data_directory(data: Path) -> None:
-    """Make `data` usable for an engine's persistent data, or raise EngineError: only empty or our own ones are."""
-    try:
-        data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        strangers = {entry.name for entry in data.iterdir()} - {_DESCRIPTION, "data", "lock"}
-    except OSError as error:
-        raise EngineError(f"{data} can't hold the engine's data: {error.strerror}") from error
-    if strangers:
-        raise EngineError(f"{data} holds other files ({min(strangers)}, ...): name an empty or a new directory")
-    if not os.access(data, os.W_OK):
-        raise EngineError(f"{data} can't hold the engine's data: it is not writable")
-
-
-def read_description(data: Path) -> dict[str, str]:
-    """What is written beside persistent data: id, region, template and PostgreSQL version."""
-    path = data / _DESCRIPTION
-    with contextlib.suppress(OSError, ValueError):
-        known = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(known, dict) and {"id", "region", "template", "postgresql"} <= known.keys():
-            return {name: str(value) for name, value in known.items()}
-    raise EngineError(f"{path} can't be read: the directory is not an engine's, or damaged")

@@ -24,11 +24,12 @@ from pytest_dsql.errors import DsqlError, EngineError, MissingExtra
 from pytest_dsql.local.account import choose_account
 from pytest_dsql.local.cleanup import Sentinel
 from pytest_dsql.local.cluster import Cluster
-from pytest_dsql.local.clusters import Clusters, check_data_directory
+from pytest_dsql.local.clusters import Clusters
 from pytest_dsql.local.directories import CONTROL_SOCKET
 from pytest_dsql.local.installation import find_installation
 from pytest_dsql.local.locks import FileLock
-from pytest_dsql.local.options import EngineOptions
+from pytest_dsql.local.options import DEFAULT_REGION, EngineOptions
+from pytest_dsql.local.persistent import DataDirectory
 from pytest_dsql.local.spawn import CONNECTION_DESCRIPTOR, LOCK_DESCRIPTOR
 from pytest_dsql.masking import mask
 
@@ -114,7 +115,8 @@ class EngineProcess:
             self._clusters, installation = self._make_clusters()
             self._about["postgresql"] = installation
             with ThreadPoolExecutor(1) as pool:
-                prepared = pool.submit(self._clusters.add_default, self._options.data)
+                data = self._options.data
+                prepared = pool.submit(self._clusters.add_default, DataDirectory(data) if data is not None else None)
                 try:
                     return self._run_loop(starter, prepared)
                 finally:
@@ -135,13 +137,11 @@ class EngineProcess:
             # That account must be able to pass through to its own directories; it can't list ours.
             for directory in (self._directory.parent, self._directory):
                 directory.chmod(0o711)
-        if self._options.data is not None:
-            check_data_directory(self._options.data)
         clusters = Clusters(
             self._directory,
             installation,
             account,
-            region=self._options.region,
+            region=self._options.region or DEFAULT_REGION,
             rules=self._options.rules or date.today(),  # the user's day is what "today's rules" means
             ended=self._cluster_ended,
         )

@@ -12,6 +12,9 @@ from typing import Any, Final, cast
 from pytest_dsql.errors import UsageError
 from pytest_dsql.local.account import Kind
 
+#: Where an engine pretends to be unless told otherwise.
+DEFAULT_REGION: Final = "us-east-1"
+
 _REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 
 
@@ -21,14 +24,14 @@ class EngineOptions:
 
     port: int = 0  #: TCP port on 127.0.0.1; 0: any free one
     data: Path | None = None  #: a directory for data that outlives the engine; None: data that vanishes with it
-    region: str = "us-east-1"  #: part of the host names and of what tokens are signed for
+    region: str | None = None  #: part of host names and tokens; None: that of the data, else `DEFAULT_REGION`
     rules: date | None = None  #: DSQL as it was on this day; None: the newest rules known
     account: Kind | None = None  #: forces the way PostgreSQL gets an account that isn't root
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
             raise UsageError(f"port {self.port} is not between 1 and 65535")
-        if not _REGION.fullmatch(self.region):
+        if self.region is not None and not _REGION.fullmatch(self.region):
             raise UsageError(f"region {self.region!r} is not the name of a region, like us-east-1")
 
     def with_settings(self, settings: Mapping[str, str]) -> EngineOptions:

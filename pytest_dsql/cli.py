@@ -1,0 +1,175 @@
+"""The command `pytest-dsql`: parses, calls, and turns errors into one line and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from pytest_dsql.errors import DsqlError, UsageError
+from pytest_dsql.local.options import SETTINGS, EngineOptions
+
+if TYPE_CHECKING:
+    from pytest_dsql.local.client import Engine
+
+#: Exit statuses: a wrong option, an engine that failed, and what shells say of a command that isn't there.
+USAGE: Final = 2
+ENGINE_FAILED: Final = 125
+NOT_EXECUTABLE: Final = 126
+NOT_FOUND: Final = 127
+_INTERRUPTED: Final = 130
+
+#: How long the token of `pytest-dsql local` lives: the longest that DSQL allows.
+_TOKEN_LIFE_S: Final = 604_800
+
+_DESCRIPTION: Final = """\
+Start an embedded engine that speaks and enforces what Aurora DSQL does, on 127.0.0.1.
+With a COMMAND: run it in an environment in which psql, any other libpq client and the AWS SDKs find the engine, then
+stop the engine and exit with the command's status (125 when the engine failed).
+Without: say how to connect, and run until interrupted.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; give the exit status."""
+    own, command = _split(sys.argv[1:] if arguments is None else arguments)
+    parser, local = _parsers()
+    chosen, unknown = parser.parse_known_args(own)
+    if chosen.name is None:
+        parser.error("say what to do: local")
+    if unknown:
+        local.error(f"unknown argument {unknown[0]!r}; a command goes after --")
+    if command == []:
+        local.error("no command after --")
+    if command is not None and shutil.which(command[0]) is None:
+        return _fail(f"{command[0]}: no such command", NOT_FOUND)
+    try:
+        return _local(_engine_options(chosen), command)
+    except UsageError as error:
+        local.error(str(error))
+    except DsqlError as error:
+        return _fail(str(error), ENGINE_FAILED)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """Our own arguments, and the command after `--`: argparse would take its options for ours."""
+    if "--" not in arguments:
+        return list(arguments), None
+    place = list(arguments).index("--")
+    return list(arguments[:place]), list(arguments[place + 1 :])
+
+
+def _parsers() -> tuple[_Parser, argparse.ArgumentParser]:
+    parser = _Parser(
+        prog="pytest-dsql", description="Database benchmarks as tests for Amazon Aurora DSQL.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="say which version this is")
+    commands = parser.add_subparsers(dest="name", metavar="COMMAND", parser_class=_Parser)
+    local = commands.add_parser(
+        "local",
+        usage="pytest-dsql local [--port N] [--data DIR] [--set NAME=VALUE ...] [-- COMMAND ...]",
+        description=_DESCRIPTION,
+        help="start the embedded engine, for a command or until interrupted",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    local.add_argument("--port", type=_port, default=0, metavar="N", help="TCP port on 127.0.0.1 (default: a free one)")
+    local.add_argument(
+        "--data", type=Path, metavar="DIR", help="keep the data in DIR (default: it goes with the engine)"
+    )
+    local.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="NAME=VALUE",
+        help="region=NAME: the cluster's region; rules=YYYY-MM-DD: DSQL as it was on that day",
+    )
+    return parser, local
+
+
+class _Version(argparse.Action):
+    """Prints the version; looked up only when asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_arguments: Any, **_options: Any) -> None:
+        from importlib.metadata import version
+
+        parser.exit(0, f"pytest-dsql {version('pytest-dsql')}\n")
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (1 to 65535)")
+    return int(text)
+
+
+def _engine_options(chosen: argparse.Namespace) -> EngineOptions:
+    settings: dict[str, str] = {}
+    for setting in chosen.settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise UsageError(f"--set {setting}: write NAME=VALUE; known names: {', '.join(SETTINGS)}")
+        settings[name] = value
+    data = chosen.data.absolute() if chosen.data is not None else None
+    return EngineOptions(port=chosen.port, data=data).with_settings(settings)
+
+
+def _local(options: EngineOptions, command: list[str] | None) -> int:
+    from pytest_dsql.local.client import Engine
+    from pytest_dsql.local.command import run_command, wait_until_interrupted
+    from pytest_dsql.local.environment import client_variables, command_environment, write_environment_file
+
+    with Engine.start_or_attach(options=options) as engine:
+        variables = client_variables(engine, _token(engine))
+        if command is None:
+            _say_how(engine, write_environment_file(engine.control.parent, variables))
+            failure = wait_until_interrupted(engine)
+            status = 0
+        else:
+            try:
+                status = run_command(command, command_environment(variables))
+            except OSError as error:
+                return _fail(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE)
+            failure = engine.ended()
+    return status if failure is None else _fail(failure, ENGINE_FAILED)
+
+
+def _token(engine: Engine) -> str:
+    from pytest_dsql.connect.endpoint import Endpoint, IamAuth
+    from pytest_dsql.connect.token import sign_token
+
+    keys = engine.credentials
+    auth = IamAuth(access_key_id=keys.access_key_id, secret_access_key=keys.secret_access_key)
+    endpoint = Endpoint(host=engine.cluster.host, region=engine.cluster.region, auth=auth)
+    return sign_token(endpoint, expires_s=_TOKEN_LIFE_S)
+
+
+def _say_how(engine: Engine, environment_file: Path) -> None:
+    text = f"""\
+The engine runs: {engine.postgresql}
+  host              {engine.cluster.host} at 127.0.0.1, or localhost
+  port              {engine.port}
+  root certificate  {engine.ca_file}
+In another terminal:
+  . {environment_file} && psql
+Interrupt (Ctrl-C) to stop it.
+"""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _fail(message: str, status: int) -> int:
+    sys.stderr.write(f"pytest-dsql local: {message}\n")
+    return status
