@@ -37,9 +37,7 @@ class OrdersScale:
         if self.tenants > min(self.customers, self.products):
             raise UsageError(f"scale {self.name!r}: more tenants than customers or products")
         if self.products < 3:
-            raise UsageError(
-                f"scale {self.name!r}: an order takes up to 3 different products, there are {self.products}"
-            )
+            raise UsageError(f"scale {self.name!r}: an order takes up to 3 of the products, not {self.products}")
         if self.orders % ORDERS_PER_BLOCK:
             raise UsageError(f"scale {self.name!r}: orders must be a multiple of {ORDERS_PER_BLOCK}: {self.orders}")
         if not 0 <= self.set_aside <= self.orders:
