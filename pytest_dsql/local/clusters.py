@@ -146,12 +146,8 @@ class Clusters:
         return self._start(known.id, directory, _DURABLE)
 
     def _copy(self, data: Path) -> None:
-        template = ensure_template(self._installation, self._account)
-        try:
-            copy_tree(template, data)
-            self._account.own_tree(data)
-        except OSError as error:
-            raise EngineError(f"the data directory {data} can't be made: {error.strerror}") from error
+        copy_tree(ensure_template(self._installation, self._account), data)
+        self._account.own_tree(data)
 
     def _new_directory(self) -> Path:
         with self._lock:

@@ -169,28 +169,11 @@ def _sync_tree(directory: Path) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy a data directory: regular files and directories only, sharing blocks where the file system can."""
-    target.mkdir(mode=0o700)
-    with os.scandir(source) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                copy_tree(Path(entry.path), target / entry.name)
-            else:
-                _copy_file(entry.path, target / entry.name)
+    """Copy a data directory. Raises EngineError with the reason when it can't be copied.
 
-
-def _copy_file(source: str, target: Path) -> None:
-    if not hasattr(os, "copy_file_range"):
-        shutil.copyfile(source, target)
-        return
-    with open(source, "rb", buffering=0) as reader, open(target, "xb", buffering=0, opener=_private) as writer:  # noqa: PTH123  # hot: a thousand files before every start
-        rest = os.fstat(reader.fileno()).st_size
-        while rest > 0:
-            copied = os.copy_file_range(reader.fileno(), writer.fileno(), rest)
-            if copied == 0:
-                break
-            rest -= copied
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    By a process of its own: in a thread, the interpreter's lock would make it wait for the imports that go on meanwhile
+    (0.5 s instead of 0.3 s for 290 files).
+    """
+    copying = subprocess.run(["cp", "-R", source, target], capture_output=True, text=True, check=False)
+    if copying.returncode != 0:
+        raise EngineError(f"the data directory {target} can't be made: {one_line(copying.stderr)}")
