@@ -164,12 +164,15 @@ class Cell:
             verdict = judge(slo, self.evidence(), look=min(self.look, looks), looks=looks)
             if not verdict.wants_samples or self._extend is None:
                 break
-            self._add(*self._extend(self.measurement.look))
+            windows = self.measurement.look
+            self._add(windows, *self._extend(windows))
         self._keep(slo, verdict)
         return verdict
 
-    def _add(self, measurement: Measurement, invariants: Mapping[str, int] | None) -> None:
+    def _add(self, windows: int, measurement: Measurement, invariants: Mapping[str, int] | None) -> None:
         merged = merge_measurements(self.measurement, measurement)
+        # However long the stretch was, only the cell knows that it stands for so many planned windows.
+        merged.look = self.measurement.look + windows
         if self.invariants is None or invariants is None:
             self._take(merged, self.invariants or invariants)
             return

@@ -16,17 +16,20 @@ LAG_PART: Final = 10
 LAG_WITHOUT_LIMIT_NS: Final = 10_000_000
 
 
-def runqueue_wait_per_request_ns(evidence: Evidence) -> float | None:
-    """Return how long a worker stood in the run queue for each request it made, on average; None where unknown.
+def runqueue_wait_per_request_ns(evidence: Evidence, tightest_ns: float | None) -> float | None:
+    """Return how long a request waited, on average, for its worker to get a core; None where unknown.
 
-    The kernel reports a share of the window, while a limit is a time. The share is turned into a time by spreading the
-    whole wait over the requests: the wait of a loop that is woken for each answer. It is a mean; how uneven the waits
-    were shows in the loop lag, which is measured at the same moments and judged by its own p99.
+    The kernel reports a share of the window, while a limit is a time. Two estimates turn one into the other, and the
+    lower holds, because each is too high where the other fits: the whole wait spread over the requests (too high when
+    few requests were made: a worker is woken for other reasons, too), and the share of the time that a request at its
+    limit is in flight (too high when many requests share the wait). Both are means; how uneven the waits were shows in
+    the loop lag, which has a rule of its own for its p99.
     """
     generator = evidence.generator
     if generator.runqueue_wait is None or not evidence.arrivals:
         return None
-    return generator.runqueue_wait * evidence.duration_s * 1e9 * generator.workers / evidence.arrivals
+    spread = generator.runqueue_wait * evidence.duration_s * 1e9 * generator.workers / evidence.arrivals
+    return spread if tightest_ns is None else min(spread, generator.runqueue_wait * tightest_ns)
 
 
 def limits_of_the_generator(evidence: Evidence, tightest_ns: float | None) -> list[str]:
@@ -51,7 +54,7 @@ def limits_of_the_generator(evidence: Evidence, tightest_ns: float | None) -> li
         ("the event loop learned of answers late: loop lag p99", generator.loop_lag_p99_ns),
         ("requests were sent late: schedule lag p99", generator.schedule_lag_p99_ns),
         ("requests queued for a connection: connection wait p99", generator.connection_wait_p99_ns),
-        ("a worker waited for a core: run-queue wait per request", runqueue_wait_per_request_ns(evidence)),
+        ("a worker waited for a core: run-queue wait per request", runqueue_wait_per_request_ns(evidence, tightest_ns)),
     ]
     for what, lag_ns in lags:
         if lag_ns is not None and lag_ns > bound:

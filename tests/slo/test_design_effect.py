@@ -1,0 +1,55 @@
+"""The design effect: 1 for independent exceedances, the length of the runs for clustered ones."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_dsql.slo.design_effect import design_effect
+
+
+def test_nothing_over_is_worth_every_request() -> None:
+    assert design_effect([], 10_000) == 1.0
+
+
+def test_everything_over_is_worth_every_request() -> None:
+    assert design_effect(range(500), 500) == 1.0
+
+
+def test_one_exceedance_is_no_cluster() -> None:
+    assert design_effect([4711], 10_000) == pytest.approx(1.0, abs=0.05)
+
+
+def test_evenly_spread_exceedances_are_no_cluster() -> None:
+    assert design_effect(range(0, 10_000, 100), 10_000) == 1.0
+
+
+@pytest.mark.parametrize("run", [5, 20])
+def test_runs_are_worth_one_request_each(run: int) -> None:
+    rng = random.Random(run)
+    n = 200_000
+    starts = rng.sample(range(0, n, run), 2000 // run)
+    over = sorted(start + step for start in starts for step in range(run))
+    assert design_effect(over, n) == pytest.approx(run, rel=0.5)
+
+
+def test_one_long_stall_leaves_one_event() -> None:
+    """A second of stall in a cell of half a minute is one event, however many requests it hit."""
+    assert design_effect(range(5000, 5100), 10_000) > 50
+
+
+def test_short_cells_still_see_clusters() -> None:
+    assert design_effect(range(100, 120), 200) > 10
+
+
+def test_too_few_requests_have_no_batches() -> None:
+    assert design_effect([0], 7) == 1.0
+
+
+@given(n=st.integers(1, 20_000), data=st.data())
+def test_never_worth_more_than_it_is(n: int, data: st.DataObject) -> None:
+    over = sorted(data.draw(st.sets(st.integers(0, n - 1), max_size=200)))
+    assert design_effect(over, n) >= 1.0
