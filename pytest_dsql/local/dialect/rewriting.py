@@ -132,7 +132,7 @@ def _with_numeric_scale(statement: Statement, source: Source) -> str | None:
     for column in columns(statement.body):
         type_ = column.get("typeName", {})
         if system_name(type_.get("names")) == "numeric" and not type_.get("typmods"):
-            place = next(i for i, token in enumerate(statement.tokens) if token.start == type_.get("location", 0))
+            place = [token.start for token in statement.tokens].index(type_["location"])
             if statement.tokens[place + 1 : place + 2] and statement.tokens[place + 1].text == b".":
                 place += 2
             edits.append((statement.tokens[place].end, statement.tokens[place].end, b"(18,6)"))

@@ -7,11 +7,13 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, final
 
 Evidence = Literal["observed", "documented", "inferred"]
+
+_RULES: Final = Path(__file__).parent / "rules"
 
 
 @final
@@ -44,10 +46,7 @@ _FIELDS: Final = frozenset(Rule.__slots__) - {"options"}
 @functools.cache
 def rules() -> tuple[Rule, ...]:
     """Return all rules, in the order in which they are tried."""
-    files = sorted(
-        (file for file in resources.files(__package__).joinpath("rules").iterdir() if file.name.endswith(".toml")),
-        key=lambda file: file.name,
-    )
+    files = sorted(_RULES.glob("*.toml"))
     return tuple(
         _rule(entry) for file in files for entry in tomllib.loads(file.read_text(encoding="utf-8")).get("rule", ())
     )
@@ -56,8 +55,7 @@ def rules() -> tuple[Rule, ...]:
 @functools.cache
 def sources() -> Mapping[str, str]:
     """Return what the rules' `source` keys stand for."""
-    text = resources.files(__package__).joinpath("rules", "sources.toml").read_text(encoding="utf-8")
-    return MappingProxyType(tomllib.loads(text)["sources"])
+    return MappingProxyType(tomllib.loads((_RULES / "sources.toml").read_text(encoding="utf-8"))["sources"])
 
 
 def _rule(entry: dict[str, Any]) -> Rule:

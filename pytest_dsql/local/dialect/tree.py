@@ -52,10 +52,11 @@ def strings(nodes: list[Body] | None) -> list[str]:
 def integer(node: Body | None) -> int | None:
     """Return the value of an integer, also of one that does not fit 32 bits, None for anything else."""
     fields: Body = (node or {}).get("A_Const", node or {})
-    small = fields.get("Integer", fields.get("ival"))
-    if small is not None:
-        return int(small.get("ival", 0))
-    text = str(fields.get("Float", fields.get("fval", {})).get("fval", ""))
+    for key in ("Integer", "ival"):
+        if key in fields:
+            return int(fields[key].get("ival", 0))
+    large: Body = fields.get("Float") or fields.get("fval") or {}
+    text = str(large.get("fval", ""))
     return int(text) if text.isdigit() else None
 
 

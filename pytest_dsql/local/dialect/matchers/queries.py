@@ -26,4 +26,4 @@ def _function(at: Candidate) -> Fields | None:
 @matcher
 def _engine_function(at: Candidate) -> Fields | None:
     name = strings(at.body.get("funcname"))
-    return {"function": name[1]} if name[0] == "sys" and name[-1] in at.options["functions"] else None
+    return {"function": name[1]} if name[:1] == ["sys"] and name[-1] in at.options["functions"] else None
