@@ -5,59 +5,15 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from typing import Final, Protocol, TextIO, final
+from typing import TYPE_CHECKING, Final, TextIO, final
+
+if TYPE_CHECKING:
+    from pytest_dsql.load.fleet import Progress
+    from pytest_dsql.workloads.orders.loader import LoadProgress
 
 #: Faster than this is flicker, and time taken from the load.
 _INTERVAL_S: Final = 0.1
 _ERASE: Final = "\r\x1b[K"
-
-
-class CellProgress(Protocol):
-    """What the generator tells while a cell runs."""
-
-    @property
-    def phase(self) -> str:
-        """What it is doing: connecting, warm-up, window, drain."""
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the phase began."""
-
-    @property
-    def total_s(self) -> float:
-        """Seconds that the phase is planned to take."""
-
-    @property
-    def requests(self) -> int:
-        """Requests that ended."""
-
-    @property
-    def tps(self) -> float:
-        """Successful transactions per second."""
-
-    @property
-    def errors(self) -> int:
-        """Attempts that failed."""
-
-
-class LoadingProgress(Protocol):
-    """What a loader of data tells."""
-
-    @property
-    def rows(self) -> int:
-        """Rows that landed."""
-
-    @property
-    def total_rows(self) -> int:
-        """Rows that there will be."""
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the load began."""
-
-    @property
-    def step(self) -> str:
-        """What it is doing: a table, the indexes."""
 
 
 @final
@@ -97,20 +53,24 @@ class ProgressLine:
             self._visible = False
             self._shown_at = float("-inf")
 
-    def cell(self, name: str) -> Callable[[CellProgress], None]:
+    def cell(self, name: str) -> Callable[[Progress], None]:
         """Return what shows the progress of the cell `name`."""
         short = name.rpartition("/")[2]
 
-        def show(progress: CellProgress) -> None:
-            errors = f", {progress.errors:,} errors" if progress.errors else ""
+        def show(progress: Progress) -> None:
+            planned = "" if progress.phase_s is None else f"/{progress.phase_s:.0f}"
+            connected = f", {progress.connected:,}/{progress.connections:,} connections"
+            requests = sum(progress.outcomes.values())
+            figures = f", {requests:,} requests, {progress.tps:,.0f}/s" if requests else connected
+            errors = ", ".join(f"{state} {count:,}" for state, count in progress.errors.items() if count)
             self.show(
-                f"{short}: {progress.phase} {progress.elapsed_s:.0f}/{progress.total_s:.0f} s, "
-                f"{progress.requests:,} requests, {progress.tps:,.0f}/s{errors}"
+                f"{short}: {progress.phase} {progress.elapsed_s:.0f}{planned} s{figures}"
+                f"{f', errors: {errors}' if errors else ''}"
             )
 
         return show
 
-    def loading(self, progress: LoadingProgress) -> None:
+    def loading(self, progress: LoadProgress) -> None:
         """Show how far a load of data is."""
         share = progress.rows / progress.total_rows if progress.total_rows else 1.0
         rate = progress.rows / progress.elapsed_s if progress.elapsed_s > 0 else 0.0

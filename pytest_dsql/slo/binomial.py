@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 #: A term this much smaller than the sum changes no digit of a double.
 _NEGLIGIBLE = 1e-17
@@ -95,10 +96,18 @@ def samples_to_settle(share: float, allowed: float, level: float, *, at_most_n: 
     """
 
     def settled(n: int) -> bool:
-        k = share * n
-        return passes(math.ceil(k), n, allowed, level) or fails(math.floor(k), n, allowed, level)
+        if share < allowed:
+            return passes(math.ceil(share * n), n, allowed, level)
+        return fails(math.floor(share * n), n, allowed, level)
 
-    high = 1
+    # The normal law is near enough to begin the search at, and to give up by.
+    deviations = NormalDist().inv_cdf(1 - level)
+    normal = deviations**2 * allowed * (1 - allowed) / (share - allowed) ** 2 if share != allowed else math.inf
+    if normal > 2 * at_most_n:
+        return None
+    high = max(1, int(normal))
+    while high > 1 and settled(high):
+        high //= 2
     while not settled(high):
         if high >= at_most_n:
             return None

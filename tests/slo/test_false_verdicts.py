@@ -53,7 +53,7 @@ def decide(positions: list[int], n: int, metric: str, *, look: int = 1, looks: i
 @pytest.mark.parametrize(("metric", "n"), [("p95", 4_000), ("p99", 20_000)])
 def test_one_look_is_wrong_at_most_about_twice_the_level(metric: Any, n: int, run: int) -> None:
     rng = random.Random(f"{metric}-{n}-{run}")
-    trials = 400
+    trials = 300
     outcomes = [decide(slow_positions(rng, n, ALLOWED[metric], run), n, metric) for _ in range(trials)]
     # Twice the level, and what chance adds to that in so many trials.
     most = 2 * LEVEL + 2 * math.sqrt(2 * LEVEL / trials)
@@ -65,7 +65,7 @@ def test_one_look_is_wrong_at_most_about_twice_the_level(metric: Any, n: int, ru
 def test_three_looks_are_wrong_no_more_often_than_one(run: int) -> None:
     """Each trial looks after n, 2n and 4n and stops at the first decision, as a cell does."""
     rng = random.Random(f"looks-{run}")
-    trials, n = 250, 2_000
+    trials, n = 200, 2_000
     outcomes = []
     for _ in range(trials):
         positions = slow_positions(rng, 4 * n, ALLOWED["p95"], run)
@@ -86,7 +86,7 @@ def test_without_the_design_effect_clusters_would_pass_far_too_often() -> None:
     from pytest_dsql.slo.binomial import passes
 
     rng = random.Random("without")
-    trials, n = 300, 20_000
+    trials, n = 150, 20_000
     counts = [slow_positions(rng, n, 0.01, 20) for _ in range(trials)]
     assert sum(passes(len(one), n, 0.01, LEVEL) for one in counts) / trials > 0.2
     assert all(design_effect(one, n) >= 1 for one in counts)
