@@ -338,7 +338,7 @@ class Mix:
         return self.transactions[bisect_right(self._cumulative, rng.random())]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _mix, (dict(self.weights), self.workload)
+        return _mix, ({one: self.weights[one.name] for one in self.transactions}, self.workload)
 
     def without_workload(self) -> Mix:
         """Return the same mix without its workload: what travels to a worker."""

@@ -29,7 +29,7 @@ def merge_measurements(first: Measurement, second: Measurement) -> Measurement:
         duration_s=first.duration_s + second.duration_s,
         samples={name: _merge_samples(one, second.samples[name], shift_ns) for name, one in first.samples.items()},
         generator=_worse(first.generator, second.generator),
-        connect=_merge_connects(first.connect, second.connect),
+        connect=merge_connects(first.connect, second.connect),
         rtt_ns=first.rtt_ns or second.rtt_ns,
         committed=_sum(first.committed, second.committed),
         ambiguous=_sum(first.ambiguous, second.ambiguous),
@@ -77,7 +77,8 @@ def _worse(first: GeneratorHealth, second: GeneratorHealth) -> GeneratorHealth:
     )
 
 
-def _merge_connects(first: ConnectStats, second: ConnectStats) -> ConnectStats:
+def merge_connects(first: ConnectStats, second: ConnectStats) -> ConnectStats:
+    """Return what both counted; times add up."""
     phases = {name: array("q", values) for name, values in first.phases_ns.items()}
     for name, values in second.phases_ns.items():
         phases.setdefault(name, array("q")).extend(values)

@@ -1,0 +1,105 @@
+"""Connections by themselves: many requested at once and held, or one after the other."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns, process_time_ns
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_dsql.connect.dialer import dial
+from pytest_dsql.connect.token import TokenSource
+from pytest_dsql.errors import ConnectionFailed, DsqlError, LoadFailed
+from pytest_dsql.load.connecting import ConnectLog
+from pytest_dsql.load.loop import Loop
+from pytest_dsql.load.measurement import ConnectStats
+from pytest_dsql.load.merging import merge_connects
+from pytest_dsql.load.plan import BurstShare
+from pytest_dsql.load.processes import Fleet, WorkerProcess
+from pytest_dsql.load.shipping import pack
+
+if TYPE_CHECKING:
+    from pytest_dsql.connect.endpoint import Endpoint
+
+_LEAD_NS: Final = 30_000_000
+
+
+def connect_burst(endpoint: Endpoint, n: int, *, workers: int = 1, timeout_s: float = 60) -> ConnectStats:
+    """Request `n` connections at once, split over worker processes; hold each until all are decided.
+
+    Every connection answers `SELECT 1` before it counts as made. Refusals are counted by SQLSTATE and are no error.
+    Raises CredentialsError, UsageError (more connections than open files allow) or LoadFailed (a worker died).
+    """
+    if n < 1 or workers < 1:
+        raise ValueError(f"a burst needs at least one connection and one worker, not {n} and {workers}")
+    workers = min(workers, n)
+    each, rest = divmod(n, workers)
+    endpoint = endpoint.resolved()
+    loop = Loop()
+    ready: list[WorkerProcess] = []
+    decided: list[tuple[ConnectStats, int]] = []
+
+    def received(worker: WorkerProcess, message: tuple[Any, ...]) -> None:
+        match message:
+            case ("ready", _):
+                ready.append(worker)
+                loop.stop()
+            case ("decided", stats, decided_ns):
+                decided.append((stats, decided_ns))
+                loop.stop()
+            case ("failed", error):
+                failures.append(error)
+                loop.stop()
+
+    def died(_worker: WorkerProcess, epitaph: str) -> None:
+        failures.append(LoadFailed(f"{epitaph} (in a burst of {n} connections)"))
+        loop.stop()
+
+    failures: list[DsqlError] = []
+    fleet = Fleet(loop, received=received, died=died)
+
+    def wait(for_all: list[Any]) -> None:
+        while len(for_all) < workers:
+            loop.run()
+            if failures:
+                raise failures[0]
+
+    try:
+        fleet.start([pack(BurstShare(endpoint, each + (index < rest), timeout_s)) for index in range(workers)])
+        wait(ready)
+        start_ns = perf_counter_ns() + _LEAD_NS
+        fleet.tell("start", start_ns)
+        wait(decided)
+    finally:
+        fleet.close()
+        loop.close()
+    total = ConnectStats()
+    for stats, _ in decided:
+        total = merge_connects(total, stats)
+    total.elapsed_ns = max(decided_ns for _, decided_ns in decided) - start_ns
+    return total
+
+
+def sequential_connects(endpoint: Endpoint, n: int) -> ConnectStats:
+    """Connect, `SELECT 1`, close: `n` times, one after the other, in this process.
+
+    Refusals are counted by SQLSTATE and are no error. Raises CredentialsError.
+    """
+    if n < 1:
+        raise ValueError(f"at least one connection, not {n}")
+    endpoint = endpoint.resolved()
+    tokens = TokenSource(endpoint)
+    log = ConnectLog()
+    began_ns, cpu_ns = perf_counter_ns(), process_time_ns()
+    for _ in range(n):
+        try:
+            connection, phases = dial(endpoint, tokens)
+        except ConnectionFailed as error:
+            log.refused(error)
+            continue
+        with connection:
+            connection.execute("SELECT 1")
+        log.made(phases)
+    stats = log.stats
+    stats.elapsed_ns = perf_counter_ns() - began_ns
+    stats.client_cpu_ns = process_time_ns() - cpu_ns
+    stats.tokens_signed = tokens.signed
+    return stats

@@ -1,0 +1,138 @@
+"""Connection attempts in the event loop: each driven to its end or its time-out, and counted."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import fields
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, TypeAlias, final
+
+from pytest_dsql.connect.dialer import Dial
+from pytest_dsql.errors import ConnectionFailed
+from pytest_dsql.load.measurement import ConnectStats
+from pytest_dsql.masking import mask
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn
+
+    from pytest_dsql.connect.dialer import Phases
+    from pytest_dsql.connect.endpoint import Endpoint
+    from pytest_dsql.connect.token import TokenSource
+    from pytest_dsql.load.loop import Loop
+
+#: Called with the connection, or with why there is none.
+Decided: TypeAlias = "Callable[[PGconn | ConnectionFailed], None]"
+
+
+@final
+class ConnectLog:
+    """Counts connection attempts into a `ConnectStats`."""
+
+    def __init__(self) -> None:
+        self.stats = ConnectStats()
+
+    def made(self, phases: Phases) -> None:
+        """Count a connection that was made, and how long its phases took."""
+        stats = self.stats
+        stats.attempted += 1
+        stats.succeeded += 1
+        for phase in fields(phases):
+            value = getattr(phases, phase.name)
+            name = phase.name.removesuffix("_ns")
+            if name not in stats.phases_ns:
+                stats.phases_ns[name] = array("q")
+            stats.phases_ns[name].append(value)
+
+    def refused(self, error: ConnectionFailed) -> None:
+        """Count an attempt that failed."""
+        stats = self.stats
+        stats.attempted += 1
+        key = error.sqlstate or "connection"
+        stats.refused[key] = stats.refused.get(key, 0) + 1
+        stats.messages.setdefault(key, mask(str(error)))
+
+
+@final
+class Connecting:
+    """One connection attempt; `decided` is called once, from the loop and never from the constructor."""
+
+    __slots__ = ("_decided", "_dial", "_fileno", "_log", "_loop", "_patience_s")
+
+    def __init__(
+        self,
+        loop: Loop,
+        endpoint: Endpoint,
+        tokens: TokenSource,
+        log: ConnectLog,
+        *,
+        timeout_s: float,
+        decided: Decided,
+    ) -> None:
+        self._loop = loop
+        self._log = log
+        self._decided: Decided | None = decided
+        self._dial: Dial | None = None
+        self._fileno = -1
+        try:
+            self._dial = dial = Dial(endpoint, tokens.token())
+        except ConnectionFailed as error:
+            failure = error
+            loop.at(0, lambda: self._fail(failure))
+            return
+        self._patience_s = timeout_s / (1 + dial.addresses_left)
+        self._watch(dial)
+        self._begin_waiting()
+
+    def _watch(self, dial: Dial) -> None:
+        self._fileno = dial.fileno()
+        self._loop.add(self._fileno, dial.wants, self._on_ready)
+
+    def _unwatch(self) -> None:
+        if self._fileno >= 0:
+            self._loop.remove(self._fileno)
+            self._fileno = -1
+
+    def _on_ready(self, _events: int) -> None:
+        dial = self._dial
+        assert dial is not None
+        # libpq may go on with another socket of the same number, so each step registers anew.
+        self._unwatch()
+        try:
+            done = dial.advance()
+        except ConnectionFailed as error:
+            self._fail(error)
+            return
+        if not done:
+            self._watch(dial)
+            return
+        decided, self._decided = self._decided, None
+        self._dial = None  # the time-out's timer still refers to us
+        if decided is not None:
+            self._log.made(dial.phases)
+            decided(dial.pgconn)
+
+    def _begin_waiting(self) -> None:
+        self._loop.at(perf_counter_ns() + int(self._patience_s * 1e9), self._time_out)
+
+    def _time_out(self) -> None:
+        """Give up an address that does not answer; go on with the next one, if there is one."""
+        dial = self._dial
+        if dial is None:
+            return
+        self._unwatch()
+        try:
+            dial.too_slow(self._patience_s)
+        except ConnectionFailed as error:
+            self._fail(error)
+            return
+        self._watch(dial)
+        self._begin_waiting()
+
+    def _fail(self, error: ConnectionFailed) -> None:
+        self._unwatch()
+        self._dial = None  # closed by itself
+        decided, self._decided = self._decided, None
+        if decided is not None:
+            self._log.refused(error)
+            decided(error)

@@ -1,0 +1,227 @@
+"""The closed-loop driver: many sessions in one event loop, from their first connections to the end of the drain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter_ns, process_time_ns
+from typing import TYPE_CHECKING, Final, final
+
+from pytest_dsql.errors import ConnectionFailed, ErrorClass
+from pytest_dsql.load.connecting import Connecting, ConnectLog, Decided
+from pytest_dsql.load.health import HealthMonitor, collect_young, quiet_collector
+from pytest_dsql.load.plan import CONNECT_TIMEOUT_S, WorkerShare
+from pytest_dsql.load.recorder import Batch, Recorder
+from pytest_dsql.load.retry import RETRY, RetryPolicy
+from pytest_dsql.load.session import Session
+from pytest_dsql.load.statements import new_transformer
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn
+
+    from pytest_dsql.connect.token import TokenSource
+    from pytest_dsql.load.loop import Loop
+
+#: How often a worker reports what it has measured.
+REPORT_S: Final = 0.25
+#: How long first connections that meet a connection limit are tried again, and how often.
+_LIMIT_PATIENCE_S: Final = 10.0
+_LIMIT_PAUSE_S: Final = 0.25
+#: `SELECT 1` this often, or for this long, gives the round-trip time.
+_RTT_COUNT: Final = 50
+_RTT_LIMIT_S: Final = 2.0
+#: The drain of a cell that was told to stop.
+_STOP_DRAIN_S: Final = 1.0
+
+
+@final
+class Driver:
+    """Drives one worker's share of a cell.
+
+    The owner calls, in this order: `connect_all`, `measure_rtt` (one worker), `schedule`, and then lets the loop run
+    until `finished` is called.
+    """
+
+    def __init__(
+        self,
+        share: WorkerShare,
+        loop: Loop,
+        tokens: TokenSource,
+        *,
+        report: Callable[[Batch], None],
+        finished: Callable[[], None],
+        retry: RetryPolicy = RETRY,
+    ) -> None:
+        self.share: Final = share
+        self.plan: Final = share.plan
+        self.loop: Final = loop
+        self.retry: Final = retry
+        self.decoder: Final = new_transformer()
+        self.churn: Final = share.plan.arrival.kind == "churn"
+        self.index_of: Final = {one: index for index, one in enumerate(share.plan.mix)}
+        self.health: Final = HealthMonitor(loop)
+        self.connects: Final = ConnectLog()
+        self.recorder = Recorder(share.plan.mix.transactions, window_start_ns=0, window_end_ns=0)
+        self.end_ns = 0  #: no request begins at or after this time
+        self._tokens = tokens
+        self._signed_before = 0
+        self._report = report
+        self._finished = finished
+        self._sessions = [Session(self, share.first_slot + index) for index in range(share.connections)]
+        self._active: set[Session] = set()
+        self._over = False
+        self._warming_up = False
+
+    # -- connections ---------------------------------------------------------------------------------------------
+
+    def connect(self, decided: Decided) -> None:
+        """Begin one connection attempt."""
+        Connecting(
+            self.loop,
+            self.plan.endpoint,
+            self._tokens,
+            # Attempts of the warm-up are no part of what churn measures.
+            ConnectLog() if self.churn and self._warming_up else self.connects,
+            timeout_s=CONNECT_TIMEOUT_S,
+            decided=decided,
+        )
+
+    def connect_all(self) -> None:
+        """Make the sessions' first connections, all at once. Raises ConnectionFailed when one can't be made."""
+        if self.churn:
+            self._check_endpoint()
+            return
+        began_ns, cpu_ns = perf_counter_ns(), process_time_ns()
+        deadline_ns = began_ns + int(_LIMIT_PATIENCE_S * 1e9)
+        failures: list[ConnectionFailed] = []
+        missing = len(self._sessions)
+
+        def dial(session: Session) -> None:
+            self.connect(lambda made: decided(session, made))
+
+        def decided(session: Session, made: PGconn | ConnectionFailed) -> None:
+            nonlocal missing
+            if isinstance(made, ConnectionFailed):
+                now_ns = perf_counter_ns()
+                if made.error_class is ErrorClass.LIMIT and now_ns < deadline_ns:
+                    self.loop.at(now_ns + int(_LIMIT_PAUSE_S * 1e9), lambda: dial(session))
+                    return
+                failures.append(made)
+                self.loop.stop()
+                return
+            session.adopt(made)
+            missing -= 1
+            if not missing:
+                self.loop.stop()
+
+        for session in self._sessions:
+            dial(session)
+        while missing and not failures:
+            self.loop.run()
+        stats = self.connects.stats
+        stats.elapsed_ns = perf_counter_ns() - began_ns
+        stats.client_cpu_ns = process_time_ns() - cpu_ns
+        if failures:
+            raise failures[0]
+
+    def _check_endpoint(self) -> None:
+        """Make one connection and close it, so that an endpoint that can't be reached fails here and not as a rate."""
+        pgconn = self._one_connection()
+        pgconn.finish()
+
+    def _one_connection(self) -> PGconn:
+        results: list[PGconn | ConnectionFailed] = []
+
+        def decided(made: PGconn | ConnectionFailed) -> None:
+            results.append(made)
+            self.loop.stop()
+
+        Connecting(
+            self.loop, self.plan.endpoint, self._tokens, ConnectLog(), timeout_s=CONNECT_TIMEOUT_S, decided=decided
+        )
+        while not results:
+            self.loop.run()
+        if isinstance(results[0], ConnectionFailed):
+            raise results[0]
+        return results[0]
+
+    def measure_rtt(self) -> list[int]:
+        """Return the times of some `SELECT 1` on an idle connection, in nanoseconds."""
+        pgconn = self._one_connection() if self.churn else self._sessions[0].pgconn
+        times: list[int] = []
+        limit_ns = perf_counter_ns() + int(_RTT_LIMIT_S * 1e9)
+        # Blocking on purpose: nothing else is under way, and nothing of the loop's may be in the figure.
+        while pgconn is not None and len(times) < _RTT_COUNT and perf_counter_ns() < limit_ns:
+            began_ns = perf_counter_ns()
+            pgconn.exec_(b"SELECT 1")
+            times.append(perf_counter_ns() - began_ns)
+        if self.churn and pgconn is not None:
+            pgconn.finish()
+        return times
+
+    @property
+    def arrivals(self) -> int:
+        """Requests begun, warm-up included."""
+        return sum(session.begun for session in self._sessions)
+
+    # -- the cell ------------------------------------------------------------------------------------------------
+
+    def schedule(self, start_ns: int) -> None:
+        """Begin the warm-up at `start_ns`; the rest follows by the plan."""
+        plan = self.plan
+        window_start_ns = start_ns + int(plan.warmup_s * 1e9)
+        self.end_ns = window_start_ns + int(plan.window_s * 1e9)
+        self.recorder = Recorder(plan.mix.transactions, window_start_ns=window_start_ns, window_end_ns=self.end_ns)
+        self._active = set(self._sessions)
+        self._warming_up = True
+        quiet_collector()
+        self.loop.at(start_ns, self._start)
+        self.loop.at(window_start_ns, self._open_window)
+        self.loop.at(self.end_ns, self._close_window)
+        self.loop.at(self.end_ns + int(plan.drain_s * 1e9), self._end)
+        self.loop.at(start_ns, self._tick)
+
+    def _start(self) -> None:
+        for session in self._sessions:
+            session.start()
+
+    def _open_window(self) -> None:
+        self._warming_up = False
+        self.health.open()
+
+    def _close_window(self) -> None:
+        self.health.close()
+
+    def _tick(self) -> None:
+        if self._over:
+            return
+        self._report(self.recorder.take())
+        collect_young()
+        self.loop.at(perf_counter_ns() + int(REPORT_S * 1e9), self._tick)
+
+    def session_ended(self, session: Session) -> None:
+        """Called by a session that has no more requests to begin."""
+        self._active.discard(session)
+        if not self._active:
+            self._end()
+
+    def stop(self) -> None:
+        """End the cell early: no more requests, a short drain."""
+        now_ns = perf_counter_ns()
+        if now_ns < self.end_ns:
+            self.end_ns = now_ns
+            self._close_window()
+            self.loop.at(now_ns + int(_STOP_DRAIN_S * 1e9), self._end)
+
+    def _end(self) -> None:
+        """Cancel what is still in flight and finish."""
+        if self._over:
+            return
+        self._over = True
+        for session in self._sessions:
+            session.cancel()
+        self._close_window()
+        self.connects.stats.tokens_signed = self._tokens.signed
+        self._report(self.recorder.take())
+        recorded = self.recorder.recorded
+        assert self.arrivals == recorded, f"{self.arrivals} requests begun, {recorded} outcomes"
+        self._finished()

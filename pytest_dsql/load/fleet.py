@@ -1,0 +1,287 @@
+"""Runs a cell on worker processes: starts them together, collects what they report, makes one measurement of it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from time import perf_counter_ns
+from types import FrameType
+from typing import Any, Final, Literal, TypeAlias, final
+
+from pytest_dsql.errors import DsqlError, LoadFailed
+from pytest_dsql.load.health import worst
+from pytest_dsql.load.loop import Loop
+from pytest_dsql.load.measurement import ConnectStats, Measurement, Outcome
+from pytest_dsql.load.merging import merge_connects
+from pytest_dsql.load.plan import CellPlan
+from pytest_dsql.load.processes import Fleet, WorkerProcess
+from pytest_dsql.load.recorder import Done, Tallies
+from pytest_dsql.load.shipping import pack
+from pytest_dsql.load.statistics import distribution
+
+Phase: TypeAlias = Literal["connecting", "warm-up", "window", "drain"]
+
+#: Workers begin this long after the word was given, so that it has reached all of them.
+_LEAD_NS: Final = 30_000_000
+#: What a worker may take beyond its plan before it is killed.
+_GRACE_S: Final = 30.0
+_PROGRESS_S: Final = 0.25
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a cell is."""
+
+    phase: Phase
+    elapsed_s: float  #: since the phase began
+    phase_s: float | None  #: how long the phase is planned to take, None for connecting
+    connected: int  #: connections made
+    connections: int
+    outcomes: Mapping[str, int]  #: requests that ended so far, by outcome, warm-up included
+    tps: float  #: committed per second lately
+    errors: Mapping[str, int] = field(default_factory=dict)  #: failed attempts so far by SQLSTATE, warm-up included
+
+
+@final
+class CellInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a cell. Carries what was measured until then."""
+
+    def __init__(self, measurement: Measurement | None) -> None:
+        super().__init__("interrupted during a cell")
+        self.measurement = measurement  #: None when the cell had not begun
+
+
+def run_cell(plan: CellPlan, *, progress: Callable[[Progress], None] | None = None) -> Measurement:
+    """Run a cell and return what it measured.
+
+    A worker that dies ends the cell: `Measurement.interrupted` says so, and what had been reported is kept. Raises
+    ConnectionFailed or CredentialsError when the first connections can't be made, TransactionError when a
+    transaction's own code is wrong, UsageError when the mix can't be sent to a worker, LoadFailed when the workers
+    can't be started, and CellInterrupted (a KeyboardInterrupt) on Ctrl-C.
+    """
+    plan = replace(
+        plan,
+        endpoint=plan.endpoint.resolved(),
+        mix=plan.mix.without_workload(),
+        run=replace(plan.run, snapshot=None),  # the controller's own note, and possibly large
+    )
+    cell = _Cell(plan, progress)
+    try:
+        return cell.measure()
+    finally:
+        cell.close()
+
+
+@final
+class _Cell:
+    """One run of a cell, seen from the controller."""
+
+    def __init__(self, plan: CellPlan, progress: Callable[[Progress], None] | None) -> None:
+        self._plan = plan
+        self._progress = progress
+        self._loop = Loop()
+        self._fleet = Fleet(self._loop, received=self._received, died=self._died)
+        self._tallies = Tallies.of(plan.mix.transactions)
+        self._shares = plan.shares()
+        self._connected = [0] * len(self._shares)
+        self._ready = 0
+        self._rtt: list[int] | None = None
+        self._done: dict[int, Done] = {}
+        self._gone: set[int] = set()
+        self._failure: DsqlError | None = None
+        self._interrupted: str | None = None
+        self._interrupted_ns = 0
+        self._by_user = False
+        self._began_ns = perf_counter_ns()
+        self._window_ns: tuple[int, int] | None = None  #: start and end, once the word was given
+        self._recent: list[tuple[int, int]] = []  #: time and committed so far, for the current rate
+
+    def measure(self) -> Measurement:
+        """Run the cell to its end."""
+        previous = self._take_sigint()
+        try:
+            self._prepare()
+            self._begin()
+            self._wait(lambda: len(self._done) + len(self._gone) == len(self._shares))
+        finally:
+            if previous is not None:
+                signal.signal(signal.SIGINT, previous)
+        if self._by_user:
+            raise CellInterrupted(self._measurement())
+        if self._failure is not None:
+            raise self._failure
+        return self._measurement()
+
+    def close(self) -> None:
+        """End the workers."""
+        self._fleet.close()
+        self._loop.close()
+
+    # -- phases --------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Start the workers and have them connect."""
+        self._fleet.start([pack(share) for share in self._shares])
+        self._show()
+        self._wait(lambda: self._ready == len(self._shares))
+        self._fleet.workers[0].channel.send(("rtt",))
+        self._wait(lambda: self._rtt is not None)
+
+    def _begin(self) -> None:
+        """Give the word: all workers begin at the same moment of the clock they share."""
+        plan = self._plan
+        start_ns = perf_counter_ns() + _LEAD_NS
+        window_ns = start_ns + int(plan.warmup_s * 1e9)
+        end_ns = window_ns + int(plan.window_s * 1e9)
+        self._began_ns = start_ns
+        self._window_ns = (window_ns, end_ns)
+        self._fleet.tell("start", start_ns)
+        self._loop.at(end_ns + int((plan.drain_s + _GRACE_S) * 1e9), self._kill_the_late)
+
+    def _kill_the_late(self) -> None:
+        for worker in self._fleet.workers:
+            if not worker.finished:
+                worker.kill()
+
+    def _wait(self, over: Callable[[], bool]) -> None:
+        """Listen to the workers until `over`, or until the cell has nothing more to wait for."""
+        while not over():
+            self._loop.run()
+            if self._window_ns is None:
+                if self._by_user:
+                    raise CellInterrupted(None)
+                if self._failure is not None:
+                    raise self._failure
+                if self._interrupted is not None:
+                    raise LoadFailed(self._interrupted)
+            elif self._failure is not None:
+                raise self._failure
+
+    # -- what workers say ----------------------------------------------------------------------------------------
+
+    def _received(self, worker: WorkerProcess, message: tuple[Any, ...]) -> None:
+        match message:
+            case ("report", batch):
+                self._tallies.add(batch)
+                return
+            case ("alive", connected):
+                self._connected[worker.index] = connected
+                return
+            case ("ready", connected):
+                self._connected[worker.index] = connected
+                self._ready += 1
+            case ("rtt", times):
+                self._rtt = times
+            case ("done", done):
+                worker.finished = True
+                self._done[worker.index] = done
+            case ("failed", error):
+                worker.finished = True
+                self._gone.add(worker.index)
+                if self._failure is None:
+                    self._failure = error
+        self._loop.stop()
+
+    def _died(self, worker: WorkerProcess, epitaph: str) -> None:
+        worker.finished = True
+        self._gone.add(worker.index)
+        self._stop(f"{epitaph} ({self._when()})")
+        self._loop.stop()
+
+    def _when(self) -> str:
+        if self._window_ns is None:
+            return "while connecting"
+        seconds = (perf_counter_ns() - self._window_ns[0]) / 1e9
+        return f"{seconds:.1f} s into the window" if seconds >= 0 else "during the warm-up"
+
+    def _stop(self, reason: str) -> None:
+        """End the cell early; the workers that are left drain and report."""
+        if self._interrupted is None:
+            self._interrupted = reason
+            self._interrupted_ns = perf_counter_ns()
+        self._fleet.tell("stop")
+
+    # -- Ctrl-C --------------------------------------------------------------------------------------------------
+
+    def _take_sigint(self) -> Any:
+        """Handle Ctrl-C between two messages instead of inside of one. Only the main thread may."""
+        if threading.current_thread() is not threading.main_thread():
+            return None
+
+        def interrupt(_signal: int, _frame: FrameType | None) -> None:
+            if self._by_user:  # asked twice: at once
+                raise KeyboardInterrupt
+            self._by_user = True
+            self._loop.at(0, lambda: self._stop(f"interrupted by the user ({self._when()})"))
+            self._loop.stop()
+
+        return signal.signal(signal.SIGINT, interrupt)
+
+    # -- results -------------------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        """Tell how far the cell is, four times a second; also what wakes the loop for a pending Ctrl-C."""
+        now_ns = perf_counter_ns()
+        self._loop.at(now_ns + int(_PROGRESS_S * 1e9), self._show)
+        if self._progress is None:
+            return
+        plan = self._plan
+        phase: Phase = "connecting"
+        phase_s: float | None = None
+        since_ns = self._began_ns
+        if self._window_ns is not None:
+            opens_ns, closes_ns = self._window_ns
+            if now_ns < opens_ns:
+                phase, phase_s = "warm-up", plan.warmup_s
+            elif now_ns < closes_ns:
+                phase, phase_s, since_ns = "window", plan.window_s, opens_ns
+            else:
+                phase, phase_s, since_ns = "drain", plan.drain_s, closes_ns
+        tallies = self._tallies
+        committed = sum(tallies.committed)
+        self._recent = [*self._recent[-4:], (now_ns, committed)]
+        then_ns, before = self._recent[0]
+        self._progress(
+            Progress(
+                phase=phase,
+                elapsed_s=max(0.0, (now_ns - since_ns) / 1e9),
+                phase_s=phase_s,
+                connected=sum(self._connected),
+                connections=plan.connections,
+                outcomes={one.name.lower(): tallies.outcomes[one] for one in Outcome},
+                tps=(committed - before) / ((now_ns - then_ns) / 1e9) if now_ns > then_ns else 0.0,
+                errors=dict(tallies.errors),
+            )
+        )
+
+    def _measurement(self) -> Measurement:
+        plan = self._plan
+        assert self._window_ns is not None
+        opens_ns, closes_ns = self._window_ns
+        duration_s = plan.window_s
+        if self._interrupted is not None:
+            duration_s = max(0.0, min(closes_ns, self._interrupted_ns) - opens_ns) / 1e9
+        if self._interrupted is None:
+            arrivals = sum(one.arrivals for one in self._done.values())
+            assert arrivals == sum(self._tallies.outcomes), "every request has one outcome"
+        connect = ConnectStats()
+        for one in self._done.values():
+            connect = merge_connects(connect, one.connect)
+        connect.elapsed_ns = max((one.connect.elapsed_ns for one in self._done.values()), default=0)
+        return Measurement(
+            arrival=plan.arrival,
+            connections=plan.connections,
+            workers=len(self._shares),
+            warmup_s=plan.warmup_s,
+            duration_s=duration_s,
+            samples=self._tallies.samples(opens_ns, closes_ns),
+            generator=worst([one.health for one in self._done.values() if one.health is not None]),
+            connect=connect,
+            rtt_ns=distribution(self._rtt or []),
+            committed=dict(zip(self._tallies.names, self._tallies.committed, strict=True)),
+            ambiguous=dict(zip(self._tallies.names, self._tallies.ambiguous, strict=True)),
+            interrupted=self._interrupted,
+        )

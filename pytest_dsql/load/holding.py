@@ -1,0 +1,126 @@
+"""A worker's part of a burst: connections requested at once, each used once and held until all are decided."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from time import perf_counter_ns, process_time_ns
+from typing import TYPE_CHECKING, Any, final
+
+from psycopg import OperationalError
+
+from pytest_dsql.errors import ConnectionFailed
+from pytest_dsql.load.connecting import Connecting, ConnectLog
+from pytest_dsql.load.loop import READ
+from pytest_dsql.load.measurement import ConnectStats
+from pytest_dsql.load.plan import BurstShare
+from pytest_dsql.load.statements import LAST_GOOD_STATUS, fault_of
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn
+
+    from pytest_dsql.connect.token import TokenSource
+    from pytest_dsql.load.loop import Loop
+
+
+@final
+class HeldConnections:
+    """Makes a share of a burst; `decided_ns` is when the last connection was there or refused."""
+
+    def __init__(self, loop: Loop, share: BurstShare, tokens: TokenSource) -> None:
+        self.decided_ns = 0
+        self._loop = loop
+        self._share = share
+        self._tokens = tokens
+        self._log = ConnectLog()
+        self._undecided = share.connections
+        self._held: list[PGconn] = []
+        self._asking: set[int] = set()  #: sockets whose SELECT 1 is under way
+        self._cpu_ns = 0
+
+    def make(self, start_ns: int) -> ConnectStats:
+        """Request all connections at `start_ns`; return once each has answered `SELECT 1` or was refused."""
+        self._loop.at(start_ns, self._begin)
+        while self._undecided:
+            self._loop.run()
+        stats = self._log.stats
+        stats.client_cpu_ns = process_time_ns() - self._cpu_ns
+        stats.tokens_signed = self._tokens.signed
+        return stats
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        for pgconn in self._held:
+            with suppress(OperationalError):
+                pgconn.finish()
+
+    def _begin(self) -> None:
+        self._cpu_ns = process_time_ns()
+        for _ in range(self._share.connections):
+            Connecting(
+                self._loop,
+                self._share.endpoint,
+                self._tokens,
+                self._log,
+                timeout_s=self._share.timeout_s,
+                decided=self._decided,
+            )
+
+    def _decided(self, made: PGconn | ConnectionFailed) -> None:
+        if isinstance(made, ConnectionFailed):
+            self._count_down()
+            return
+        made.nonblocking = 1
+        self._held.append(made)
+        try:
+            made.send_query(b"SELECT 1")
+            made.flush()
+        except OperationalError as error:
+            self._broke(error)
+            return
+        fileno = made.socket
+        self._asking.add(fileno)
+        self._loop.add(fileno, READ, lambda _events: self._answered(made, fileno))
+        timeout_s = self._share.timeout_s
+        self._loop.at(perf_counter_ns() + int(timeout_s * 1e9), lambda: self._time_out(fileno))
+
+    def _time_out(self, fileno: int) -> None:
+        if fileno in self._asking:
+            self._forget(fileno)
+            self._broke(TimeoutError(f"no answer after {self._share.timeout_s:g} s"))
+
+    def _forget(self, fileno: int) -> None:
+        self._asking.discard(fileno)
+        self._loop.remove(fileno)
+
+    def _answered(self, pgconn: PGconn, fileno: int) -> None:
+        result: Any = None
+        try:
+            pgconn.consume_input()
+            if pgconn.is_busy():
+                return
+            result = pgconn.get_result()
+            while not pgconn.is_busy() and pgconn.get_result() is not None:
+                pass
+        except OperationalError as error:
+            self._forget(fileno)
+            self._broke(error)
+            return
+        self._forget(fileno)
+        if result is None or result.status > LAST_GOOD_STATUS:
+            self._broke(OperationalError(fault_of(result).message if result is not None else "no answer"))
+        else:
+            self._count_down()
+
+    def _broke(self, error: Exception) -> None:
+        """A connection that was made but did not answer is none."""
+        stats = self._log.stats
+        stats.attempted -= 1
+        stats.succeeded -= 1
+        self._log.refused(ConnectionFailed(f"connected, but SELECT 1 failed: {error}", phase="startup"))
+        self._count_down()
+
+    def _count_down(self) -> None:
+        self._undecided -= 1
+        self.decided_ns = perf_counter_ns()
+        if not self._undecided:
+            self._loop.stop()

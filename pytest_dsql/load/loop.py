@@ -1,0 +1,113 @@
+"""The event loop of one worker: sockets, timers, and how long ready answers waited for the loop."""
+
+from __future__ import annotations
+
+import heapq
+import selectors
+from array import array
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Final, TypeAlias, final
+
+READ: Final = selectors.EVENT_READ
+WRITE: Final = selectors.EVENT_WRITE
+
+OnReady: TypeAlias = Callable[[int], None]
+
+#: Lags are counted in classes of 2**10 ns (about 1 us) up to 67 ms; longer ones in the last class.
+_LAG_SHIFT: Final = 10
+_LAG_CLASSES: Final = 1 << 16
+#: A select that took no longer than this found its sockets ready already.
+_IMMEDIATE_NS: Final = 15_000
+
+
+@final
+class Loop:
+    """Calls back when sockets are ready and when timers are due, in one thread."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._timers_made = 0
+        self._running = False
+        self._lags = array("Q", bytes(8 * _LAG_CLASSES))
+        self._lag_max_ns = 0
+        self.woke_ns = perf_counter_ns()  #: when the loop last learned what is ready: the time stamp of answers
+
+    def add(self, fileno: int, events: int, callback: OnReady) -> None:
+        """Call `callback(ready events)` whenever `fileno` is ready for one of `events`."""
+        self._selector.register(fileno, events, callback)
+
+    def change(self, fileno: int, events: int, callback: OnReady) -> None:
+        """Watch `fileno` for other events, or with another callback."""
+        self._selector.modify(fileno, events, callback)
+
+    def remove(self, fileno: int) -> None:
+        """Stop watching `fileno`, which may be closed already."""
+        self._selector.unregister(fileno)
+
+    def at(self, when_ns: int, callback: Callable[[], None]) -> None:
+        """Call `callback` once at `when_ns` (perf_counter_ns), or soon after."""
+        self._timers_made += 1
+        heapq.heappush(self._timers, (when_ns, self._timers_made, callback))
+
+    def stop(self) -> None:
+        """Let `run` return after the callbacks that are due now."""
+        self._running = False
+
+    def run(self) -> None:
+        """Serve sockets and timers until `stop`."""
+        # The hot path of the generator: plain and in one place.
+        select = self._selector.select
+        clock = perf_counter_ns
+        timers = self._timers
+        lags = self._lags
+        last = _LAG_CLASSES - 1
+        self._running = True
+        woke = clock()
+        while self._running:
+            entered = clock()
+            timeout = None
+            if timers:
+                timeout = (timers[0][0] - entered) * 1e-9
+            ready = select(timeout)
+            busy = entered - woke
+            self.woke_ns = woke = clock()
+            # What was ready at once may have been so since the last look: an upper bound of its wait.
+            carried = busy if woke - entered < _IMMEDIATE_NS else 0
+            for key, events in ready:
+                key.data(events)
+            if ready:
+                # One entry for the round: the wait of its last answer stands for all of them.
+                lag = carried + (clock() - woke) * (len(ready) - 1) // len(ready)
+                kind = lag >> _LAG_SHIFT
+                lags[min(kind, last)] += len(ready)
+                if lag > self._lag_max_ns:
+                    self._lag_max_ns = lag
+            while timers and timers[0][0] <= woke:
+                heapq.heappop(timers)[2]()
+
+    def reset_lags(self) -> None:
+        """Forget the lags so far (when the window opens)."""
+        self._lags[:] = array("Q", bytes(8 * _LAG_CLASSES))  # in place: `run` holds the array
+        self._lag_max_ns = 0
+
+    def lag_quantile_ns(self, share: float) -> int:
+        """Return the lag that `share` of the answers did not exceed, to about 1 us; 0 without answers."""
+        total = sum(self._lags)
+        rank = share * total
+        running = 0
+        for kind, count in enumerate(self._lags):
+            running += count
+            if count and running >= rank:
+                return min((kind + 1) << _LAG_SHIFT, self._lag_max_ns)
+        return 0
+
+    @property
+    def lag_max_ns(self) -> int:
+        """The longest lag."""
+        return self._lag_max_ns
+
+    def close(self) -> None:
+        """Release the selector."""
+        self._selector.close()

@@ -1,0 +1,85 @@
+"""What one cell is to do: the description that the controller splits over its worker processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, final
+
+from pytest_dsql.load.measurement import Arrival
+from pytest_dsql.transaction import CellRun, Mix
+
+if TYPE_CHECKING:
+    from pytest_dsql.connect.endpoint import Endpoint
+
+#: How long requests in flight may still run after the window has closed.
+DRAIN_S: Final = 5.0
+#: A connection attempt that takes longer has failed.
+CONNECT_TIMEOUT_S: Final = 30.0
+#: A connection is replaced after this age, give or take a tenth; DSQL cuts it at 60 min (AWS user guide, "Cluster
+#: quotas and database limits in Amazon Aurora DSQL").
+CONNECTION_LIFETIME_S: Final = 50 * 60.0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CellPlan:
+    """One measured combination. Raises ValueError when the parts do not fit together."""
+
+    id: str
+    endpoint: Endpoint
+    mix: Mix  #: without its workload
+    scale: Any  #: what transactions see as `ctx.scale`
+    run: CellRun
+    arrival: Arrival
+    connections: int  #: over all workers
+    workers: int
+    warmup_s: float
+    window_s: float
+    seed: int
+    drain_s: float = DRAIN_S
+    connection_lifetime_s: float = CONNECTION_LIFETIME_S
+
+    def __post_init__(self) -> None:
+        if self.arrival.kind not in ("closed", "churn"):
+            raise ValueError(f"arrivals of kind {self.arrival.kind!r} have no schedule here: use 'closed' or 'churn'")
+        if self.connections < 1:
+            raise ValueError(f"a cell needs at least one connection, not {self.connections}")
+        if self.workers < 1:
+            raise ValueError(f"a cell needs at least one worker, not {self.workers}")
+        if self.run.slots < self.connections:
+            raise ValueError(f"{self.connections} connections need as many slots; the run has {self.run.slots}")
+        if self.window_s <= 0 or self.warmup_s < 0 or self.drain_s < 0:
+            raise ValueError("the window must be longer than 0 s, warm-up and drain not shorter than 0 s")
+
+    def shares(self) -> list[WorkerShare]:
+        """Split the connections evenly; there are never more workers than connections."""
+        workers = min(self.workers, self.connections)
+        each, rest = divmod(self.connections, workers)
+        shares = []
+        first = 0
+        for index in range(workers):
+            count = each + (index < rest)
+            shares.append(WorkerShare(plan=self, index=index, first_slot=first, connections=count))
+            first += count
+        return shares
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WorkerShare:
+    """The part of a cell that one worker process does. Its k-th connection is slot `first_slot + k`."""
+
+    plan: CellPlan
+    index: int
+    first_slot: int
+    connections: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BurstShare:
+    """The part of a burst that one worker process does: `connections` requested at once."""
+
+    endpoint: Endpoint
+    connections: int
+    timeout_s: float

@@ -1,0 +1,38 @@
+"""When a transaction may run again, and after which pause."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, final
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """At most `attempts` attempts, none begun later than `deadline_s` after the intended start.
+
+    The pause before attempt n + 1 is drawn evenly from 0 to `base_s` * 2**(n - 1): exponential backoff, full jitter.
+    """
+
+    attempts: int = 3
+    deadline_s: float = 2.0
+    base_s: float = 0.010
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or self.deadline_s < 0 or self.base_s < 0:
+            raise ValueError("a retry policy needs at least one attempt, and no negative time")
+
+    def pause_ns(self, attempts_made: int, jitter: float) -> int:
+        """Return the pause after `attempts_made` attempts; `jitter` is drawn evenly from [0, 1)."""
+        return int(self.base_s * 1e9 * 2 ** (attempts_made - 1) * jitter)
+
+    def next_start_ns(self, *, attempts_made: int, intended_ns: int, now_ns: int, jitter: float) -> int | None:
+        """Return when the next attempt begins, or None when there is none."""
+        if attempts_made >= self.attempts:
+            return None
+        start_ns = now_ns + self.pause_ns(attempts_made, jitter)
+        return start_ns if start_ns <= intended_ns + int(self.deadline_s * 1e9) else None
+
+
+#: The order workload's rule, and everybody's default.
+RETRY: Final = RetryPolicy()

@@ -1,0 +1,341 @@
+"""One connection slot of the generator: the requests it carries, one after the other, their retries and receipts.
+
+A session is a coroutine of the loop. The statements between the first and the last of a transaction pass it by (see
+`link`); what remains is kept two generators deep, for every level costs at each resumption.
+"""
+
+from __future__ import annotations
+
+import random
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Final, final
+
+from psycopg import OperationalError
+
+from pytest_dsql.errors import RETRYABLE, ConnectionFailed, ErrorClass
+from pytest_dsql.load.link import NOTHING, Asking, Link, Returned, Step
+from pytest_dsql.load.measurement import Outcome
+from pytest_dsql.load.statements import (
+    BEGIN,
+    COMMIT,
+    LAST_GOOD_STATUS,
+    ROLLBACK,
+    Fault,
+    check_fault,
+    dump,
+    raise_own_fault,
+)
+from pytest_dsql.transaction import Context, Rejected, Transaction, stream_seed
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn
+
+    from pytest_dsql.load.driver import Driver
+
+#: How long a connection whose replacement could not be made is kept before the next try.
+_REPLACE_AGAIN_NS: Final = 30_000_000_000
+#: Errors after which nobody knows whether a COMMIT under way has landed.
+_UNKNOWN_END: Final = frozenset({ErrorClass.CONNECTION, ErrorClass.TRANSIENT})
+
+
+@final
+class Session(Link):
+    """Draws requests, runs them, notes their ends."""
+
+    __slots__ = (
+        "_attempts",
+        "_backoff",
+        "_backoff_ns",
+        "_choice",
+        "_context",
+        "_doubted",
+        "_driver",
+        "_index",
+        "_intended_ns",
+        "_life",
+        "_lifetimes",
+        "_replace_at_ns",
+        "_unanswered_commit",
+        "begun",
+    )
+
+    def __init__(self, driver: Driver, slot: int) -> None:
+        super().__init__(driver.loop, driver.decoder, preparing=not driver.churn)
+        plan = driver.plan
+        self._driver = driver
+        self._context = Context(seed=plan.seed, run=plan.run, slot=slot, scale=plan.scale)
+        self._choice = random.Random(stream_seed(plan.seed, "mix", slot))
+        self._backoff = random.Random(stream_seed(plan.seed, "backoff", slot))
+        self._lifetimes = random.Random(stream_seed(plan.seed, "lifetime", slot))
+        self._replace_at_ns = 0
+        self._unanswered_commit = False  #: a COMMIT of a write is under way
+        self._index = 0  #: the request's transaction in the mix
+        self._intended_ns = 0  #: when the request began; 0 while there is none
+        self._attempts = 1
+        self._backoff_ns = 0
+        self._doubted = False  #: a COMMIT of the request was lost once
+        self.begun = 0  #: requests begun
+        self._life: Asking = self._requests()
+        self._send = self._life.send
+
+    def adopt(self, pgconn: PGconn) -> None:
+        """Take over a connection, until it comes of age."""
+        super().adopt(pgconn)
+        lifetime_ns = self._driver.plan.connection_lifetime_s * 1e9
+        self._replace_at_ns = perf_counter_ns() + int(lifetime_ns * self._lifetimes.uniform(0.9, 1.1))
+
+    def start(self) -> None:
+        """Send the first request."""
+        self._resume(None)
+
+    def _finished(self) -> None:
+        self._driver.session_ended(self)
+
+    def _requests(self) -> Asking:
+        driver = self._driver
+        context = self._context
+        mix = driver.plan.mix
+        only = mix.transactions[0] if len(mix.transactions) == 1 else None
+        index_of = driver.index_of
+        clean = driver.recorder.clean
+        clock = perf_counter_ns
+        self._idle = False
+        while True:
+            now_ns = clock()
+            if now_ns >= driver.end_ns:
+                break
+            if now_ns >= self._replace_at_ns and self._pgconn is not None:
+                yield from self._replace()
+                now_ns = clock()
+            transaction = only or mix.choose(self._choice)
+            context.next_request()
+            self.begun += 1
+            self._index = index = index_of[transaction]
+            self._intended_ns = now_ns
+            ended = yield from self._attempt(transaction)
+            if ended is None:
+                starts, ends = clean[index]
+                starts.append(now_ns)
+                ends.append(self._loop.woke_ns)
+                self._intended_ns = 0
+            else:
+                yield from self._go_on(transaction, ended)
+            if not self._preparing:
+                self.disconnect()
+        self._idle = True
+
+    def _go_on(self, transaction: Transaction, ended: Rejected | Fault) -> Asking:
+        """Take a request whose first attempt did not commit to its end: pauses, further attempts, receipts."""
+        driver = self._driver
+        recorder = driver.recorder
+        index = self._index
+        intended_ns = self._intended_ns
+        self._attempts = 1
+        while True:
+            if type(ended) is Rejected:
+                outcome = Outcome.REJECTED
+                if self._doubted:
+                    outcome = yield from self._settle(outcome)
+                break
+            fault: Fault = ended
+            recorder.error(index, intended_ns, fault.key, fault.message)
+            if self._unanswered_commit and fault.error_class in _UNKNOWN_END:
+                self._doubted = True
+                outcome = yield from self._settle(Outcome.FAILED)
+                if outcome is not Outcome.FAILED:
+                    break
+            self._unanswered_commit = False
+            now_ns = perf_counter_ns()
+            resume_ns = None
+            # A limit met while connecting is one of connections or of their rate: it passes.
+            if fault.error_class in RETRYABLE or (self._pgconn is None and fault.error_class is ErrorClass.LIMIT):
+                resume_ns = driver.retry.next_start_ns(
+                    attempts_made=self._attempts,
+                    intended_ns=intended_ns,
+                    now_ns=now_ns,
+                    jitter=self._backoff.random(),
+                )
+            if resume_ns is None:
+                outcome = Outcome.FAILED
+                if self._doubted:
+                    outcome = yield from self._settle(outcome)
+                break
+            yield from self._pause_until(resume_ns)
+            self._backoff_ns += perf_counter_ns() - now_ns
+            self._context.rewind()
+            self._attempts += 1
+            ended = yield from self._attempt(transaction)
+            if ended is None:
+                outcome = Outcome.OK_RETRIED
+                break
+        recorder.ended(
+            index,
+            outcome,
+            intended_ns=intended_ns,
+            end_ns=max(self._loop.woke_ns, intended_ns + self._backoff_ns),
+            backoff_ns=self._backoff_ns,
+            attempts=self._attempts,
+            in_doubt=outcome is Outcome.AMBIGUOUS,
+        )
+        self._forget_request()
+
+    def _forget_request(self) -> None:
+        self._intended_ns = 0
+        self._attempts = 1
+        self._backoff_ns = 0
+        self._doubted = False
+        self._unanswered_commit = False
+
+    def _attempt(self, transaction: Transaction) -> Asking:
+        """Run the transaction once. Returns None when it committed, its `Rejected`, or the `Fault` that ended it."""
+        if self._pgconn is None:
+            fault = yield from self._connect()
+            if fault is not None:
+                return fault
+        pgconn = self._pgconn
+        assert pgconn is not None
+        block = transaction.block
+        try:
+            if block:
+                pgconn.send_query(BEGIN)
+                if pgconn.flush():
+                    self._flush(pgconn)
+                result = yield
+                if result.status > LAST_GOOD_STATUS:
+                    return (yield from self._roll_back(self._failed(result)))
+            else:
+                self._unanswered_commit = transaction.kind == "write"
+            self._name = transaction.name
+            self._repeatable = True
+            try:
+                steps = transaction.function(self._context)
+            except Exception as error:
+                raise_own_fault(transaction.name, error)
+            self._advance = steps.send
+            turn = self._next_statement(pgconn, None)
+            while turn is not NOTHING:
+                if turn is None:
+                    self._repeatable = block
+                    turn = yield
+                elif type(turn) is Step:
+                    answer = yield from self._irregular(pgconn, turn.step)
+                    if type(answer) is Fault:
+                        turn = answer
+                    else:
+                        self._repeatable = block
+                        turn = self._next_statement(pgconn, answer)
+                elif type(turn) is Returned:
+                    break
+                else:
+                    self._advance = None
+                    self._refuse_copy(turn)
+                    fault = self._failed(turn)
+                    check_fault(fault, self._sql, transaction.name)
+                    _close(steps, transaction.name)
+                    return (yield from self._roll_back(fault))
+            if type(turn.value) is Rejected:
+                self._unanswered_commit = False
+                if block and (yield from self._command(pgconn, ROLLBACK)) is not None:
+                    self.disconnect()  # the server rolls back what it cannot be told to
+                return turn.value
+            if block:
+                self._unanswered_commit = transaction.kind == "write"
+                pgconn.send_query(COMMIT)
+                if pgconn.flush():
+                    self._flush(pgconn)
+                result = yield
+                if result.status > LAST_GOOD_STATUS:
+                    return (yield from self._roll_back(self._failed(result)))
+            self._unanswered_commit = False
+        except OperationalError as error:
+            return self._lost(error)
+        return None
+
+    def _connect(self) -> Asking:
+        """Make the connection; returns None, or why there is none."""
+        self._driver.connect(self._resume)
+        made = yield
+        if isinstance(made, ConnectionFailed):
+            return Fault(made.sqlstate, str(made), lost=False)
+        self.adopt(made)
+        return None
+
+    def _replace(self) -> Asking:
+        """Replace a connection that has come of age; keep it a little longer when there is no other."""
+        self._idle = True  # the old connection may speak up
+        self._driver.connect(self._resume)
+        made = yield
+        self._idle = False
+        if isinstance(made, ConnectionFailed):
+            self._replace_at_ns = perf_counter_ns() + _REPLACE_AGAIN_NS
+        else:
+            self.disconnect()
+            self.adopt(made)
+
+    def _pause_until(self, when_ns: int) -> Asking:
+        self._idle = True
+        self._loop.at(when_ns, self.start)
+        yield
+        self._idle = False
+
+    def _settle(self, outcome: Outcome) -> Asking:
+        """Ask the receipt whether a doubtful COMMIT landed.
+
+        Returns the outcome of a commit when it did, `outcome` when it did not, AMBIGUOUS when nobody can tell.
+        """
+        sql = self._driver.plan.run.receipt_sql
+        if sql is None:
+            return Outcome.AMBIGUOUS
+        operation = dump([self._context.operation_id])
+        tries = 0
+        while True:
+            tries += 1
+            if self._pgconn is None:
+                fault = yield from self._connect()
+            else:
+                fault = None
+            pgconn = self._pgconn
+            if fault is None and pgconn is not None:
+                try:
+                    pgconn.send_query_params(sql.encode(), operation)
+                    self._flush(pgconn)
+                    result = yield
+                except OperationalError as error:
+                    result = self._lost(error)
+                if result.status <= LAST_GOOD_STATUS:
+                    if result.ntuples == 0:
+                        return outcome
+                    return Outcome.OK if self._attempts == 1 else Outcome.OK_RETRIED
+                self._failed(result)
+            now_ns = perf_counter_ns()
+            resume_ns = self._driver.retry.next_start_ns(
+                attempts_made=tries, intended_ns=self._intended_ns, now_ns=now_ns, jitter=self._backoff.random()
+            )
+            if resume_ns is None:
+                return Outcome.AMBIGUOUS
+            yield from self._pause_until(resume_ns)
+            self._backoff_ns += perf_counter_ns() - now_ns
+
+    def cancel(self) -> None:
+        """End the session at once: a request in flight is cancelled, its latency counted up to now."""
+        if self._intended_ns:
+            self._driver.recorder.ended(
+                self._index,
+                Outcome.CANCELLED,
+                intended_ns=self._intended_ns,
+                end_ns=perf_counter_ns(),
+                backoff_ns=self._backoff_ns,
+                attempts=self._attempts,
+                in_doubt=self._unanswered_commit or self._doubted,
+            )
+            self._forget_request()
+        self._life.close()
+        self.disconnect()
+
+
+def _close(steps: Any, transaction: str) -> None:
+    """End a transaction whose attempt failed; no SQL error is thrown into it."""
+    try:
+        steps.close()
+    except (Exception, SystemExit) as error:
+        raise_own_fault(transaction, error)

@@ -1,0 +1,221 @@
+"""Statements as libpq takes them, results as transactions see them: parameters dumped, rows decoded, faults named."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+
+from psycopg import adapt
+from psycopg.adapt import PyFormat
+from psycopg.pq import DiagnosticField, ExecStatus
+
+from pytest_dsql.errors import ErrorClass, TransactionError, classify
+from pytest_dsql.masking import mask
+
+if TYPE_CHECKING:
+    from psycopg.abc import Transformer
+    from psycopg.pq.abc import PGresult
+
+BEGIN: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ"
+COMMIT: Final = b"COMMIT"
+ROLLBACK: Final = b"ROLLBACK"
+
+#: `ExecStatus` values up to this one are answers of statements that worked (empty, command, tuples).
+LAST_GOOD_STATUS: Final = int(ExecStatus.TUPLES_OK)
+_FATAL_ERROR: Final = int(ExecStatus.FATAL_ERROR)
+_PIPELINE_ABORTED: Final = int(ExecStatus.PIPELINE_ABORTED)
+#: SQLSTATE of a statement with the wrong number of parameters, among other faults of the caller.
+PROTOCOL_VIOLATION: Final = "08P01"
+
+
+@final
+class Answer:
+    """What a statement answered; see `pytest_dsql.transaction.Result`."""
+
+    __slots__ = ("_decoder", "_pgresult", "_rows")
+
+    def __init__(self, pgresult: PGresult, decoder: Transformer) -> None:
+        self._pgresult = pgresult
+        self._decoder = decoder
+        self._rows: Sequence[tuple[Any, ...]] | None = None
+
+    @property
+    def rowcount(self) -> int:
+        """Rows selected or changed, from the command tag; 0 when the tag has none."""
+        return self._pgresult.command_tuples or 0
+
+    @property
+    def rows(self) -> Sequence[tuple[Any, ...]]:
+        """The rows, decoded when first asked for."""
+        rows = self._rows
+        if rows is None:
+            count = self._pgresult.ntuples
+            if count:
+                self._decoder.set_pgresult(self._pgresult)
+                rows = self._decoder.load_rows(0, count, tuple)
+            else:
+                rows = []
+            self._rows = rows
+        return rows
+
+    def one(self) -> tuple[Any, ...] | None:
+        """The first row, or None when there is none."""
+        rows = self.rows
+        return rows[0] if rows else None
+
+    def __repr__(self) -> str:
+        return f"<answer of {self.rowcount} rows>"
+
+
+@final
+class Fault:
+    """A statement or a connection that failed. `status` lets it stand where a libpq result is expected."""
+
+    __slots__ = ("error_class", "lost", "message", "sqlstate", "status")
+
+    def __init__(self, sqlstate: str | None, message: str, *, lost: bool) -> None:
+        self.status: Final = _FATAL_ERROR
+        self.sqlstate: Final = sqlstate
+        self.message: Final = mask(" ".join(message.split()))
+        self.lost: Final = lost  #: the connection is gone
+        self.error_class: Final = ErrorClass.CONNECTION if lost else classify(sqlstate, message)
+
+    @property
+    def key(self) -> str:
+        """What the attempt is counted under: its SQLSTATE, or `connection`."""
+        return self.sqlstate or "connection"
+
+    def __repr__(self) -> str:
+        return f"<fault {self.key}: {self.message}>"
+
+
+def fault_of(result: PGresult, *, lost: bool = False) -> Fault:
+    """Return the fault that a failed libpq result reports."""
+    sqlstate = result.error_field(DiagnosticField.SQLSTATE)
+    primary = result.error_field(DiagnosticField.MESSAGE_PRIMARY)
+    text = primary if primary is not None else result.error_message
+    if not text and result.status != _FATAL_ERROR:
+        text = f"unexpected answer: {ExecStatus(result.status).name}".encode()
+    return Fault(sqlstate.decode() if sqlstate else None, text.decode("utf-8", "replace"), lost=lost)
+
+
+def is_aborted(result: PGresult | Fault) -> bool:
+    """Tell whether a statement of a pipeline did not run because an earlier one failed."""
+    return result.status == _PIPELINE_ABORTED
+
+
+def _text_of_int(value: int) -> bytes:
+    return b"%d" % value
+
+
+def _text_of_str(value: str) -> bytes:
+    encoded = value.encode()
+    if b"\0" in encoded:  # libpq would cut the text there
+        raise ValueError("a text parameter holds a NUL character, which PostgreSQL cannot store")
+    return encoded
+
+
+def _text_of_bytes(value: bytes | bytearray | memoryview) -> bytes:
+    return b"\\x" + value.hex().encode()
+
+
+def _null(_: None) -> None:
+    return None
+
+
+def _text_of_bool(value: bool) -> bytes:
+    return b"t" if value else b"f"
+
+
+_DUMPERS: Final[dict[type, Callable[[Any], Any]]] = {
+    int: _text_of_int,
+    str: _text_of_str,
+    bool: _text_of_bool,
+    bytes: _text_of_bytes,
+    bytearray: _text_of_bytes,
+    memoryview: _text_of_bytes,
+    type(None): _null,
+}
+_transformer: Transformer | None = None
+
+
+def new_transformer() -> Transformer:
+    """Return psycopg's converter between Python's values and PostgreSQL's, with its global adapters."""
+    transformer: Any = adapt.Transformer
+    converter: Transformer = transformer()
+    return converter
+
+
+def _text_of_other(value: Any) -> Any:
+    """Dump by psycopg's text dumper for the value (it may depend on more than the type, as for lists)."""
+    global _transformer  # noqa: PLW0603 - made when first needed, then kept: it caches dumpers by type
+    if _transformer is None:
+        _transformer = new_transformer()
+    return _transformer.get_dumper(value, PyFormat.TEXT).dump(value)
+
+
+def dump(parameters: Sequence[Any]) -> list[Any]:
+    """Return `parameters` in PostgreSQL's text format; the server infers the types of `$1`, `$2`, ...
+
+    Raises TypeError, ValueError, a psycopg error or a registered dumper's own for a value that cannot be sent.
+    """
+    # Measured: 0.25 us for one int, a seventh of what psycopg's dump_sequence takes.
+    values = []
+    for value in parameters:
+        kind = type(value)
+        if kind is int:
+            values.append(b"%d" % value)
+        else:
+            values.append(_DUMPERS.get(kind, _text_of_other)(value))
+    return values
+
+
+def statement_of(step: Any, transaction: str) -> tuple[str, list[Any]]:
+    """Return SQL and dumped parameters of one yielded statement. Raises TransactionError for anything else."""
+    if type(step) is str:
+        return step, []
+    if type(step) is tuple and len(step) == 2 and type(step[0]) is str:
+        sql, parameters = step
+        if isinstance(parameters, (tuple, list)):
+            try:
+                return sql, dump(parameters)
+            except Exception as error:
+                raise TransactionError(
+                    f"transaction {transaction}: a parameter of {_excerpt(sql)} cannot be sent: {mask(str(error))}",
+                    transaction=transaction,
+                ) from error
+        raise TransactionError(
+            f"transaction {transaction}: the parameters of {_excerpt(sql)} must be a tuple or list, "
+            f"not {type(parameters).__name__}",
+            transaction=transaction,
+        )
+    raise TransactionError(
+        f"transaction {transaction} yielded {type(step).__name__}; "
+        "it must yield SQL, (SQL, parameters) or a list of these",
+        transaction=transaction,
+    )
+
+
+def check_fault(fault: Fault, sql: str, transaction: str) -> None:
+    """Raise TransactionError when a fault is the transaction's own: a wrong number of parameters."""
+    if fault.sqlstate == PROTOCOL_VIOLATION and not fault.lost:
+        raise TransactionError(f"transaction {transaction}: {_excerpt(sql)}: {fault.message}", transaction=transaction)
+
+
+def raise_own_fault(transaction: str, error: BaseException) -> NoReturn:
+    """Raise the TransactionError for an exception that a transaction's own code raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    details = mask("".join(traceback.format_exception(error)))
+    text = mask(" ".join(str(error).split()))
+    raise TransactionError(
+        f"transaction {transaction} raised {type(error).__name__}: {text}{place}",
+        transaction=transaction,
+        details=details,
+    ) from error
+
+
+def _excerpt(sql: str) -> str:
+    text = " ".join(sql.split())
+    return repr(text if len(text) <= 80 else text[:77] + "...")
