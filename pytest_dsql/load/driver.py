@@ -13,7 +13,7 @@ from pytest_dsql.load.plan import CONNECT_TIMEOUT_S, WorkerShare
 from pytest_dsql.load.recorder import Batch, Recorder
 from pytest_dsql.load.retry import RETRY, RetryPolicy
 from pytest_dsql.load.session import Session
-from pytest_dsql.load.statements import new_transformer
+from pytest_dsql.load.statements import new_converter
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
@@ -55,7 +55,7 @@ class Driver:
         self.plan: Final = share.plan
         self.loop: Final = loop
         self.retry: Final = retry
-        self.decoder: Final = new_transformer()
+        self.converter: Final = new_converter()
         self.churn: Final = share.plan.arrival.kind == "churn"
         self.index_of: Final = {one: index for index, one in enumerate(share.plan.mix)}
         self.health: Final = HealthMonitor(loop)

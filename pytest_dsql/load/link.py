@@ -7,7 +7,7 @@ here besides libpq's own work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from psycopg import OperationalError
@@ -72,7 +72,7 @@ class Link:
     __slots__ = (
         "_advance",
         "_collected",
-        "_decoder",
+        "_converter",
         "_fileno",
         "_gathering",
         "_idle",
@@ -89,9 +89,9 @@ class Link:
 
     _send: Any
 
-    def __init__(self, loop: Loop, decoder: Transformer, *, preparing: bool) -> None:
+    def __init__(self, loop: Loop, converter: Transformer, *, preparing: bool) -> None:
         self._loop = loop
-        self._decoder = decoder
+        self._converter = converter
         self._preparing = preparing  #: prepare statements; not worth it on a connection of one transaction
         self._pgconn: PGconn | None = None
         self._fileno = -1
@@ -145,7 +145,7 @@ class Link:
                 if turn is None:
                     return
             elif self._advance is not None and result.status <= LAST_GOOD_STATUS:
-                turn = self._next_statement(pgconn, Answer(result, self._decoder))
+                turn = self._next_statement(pgconn, Answer(result, self._converter))
                 if turn is None:
                     return
             else:
@@ -179,7 +179,7 @@ class Link:
                 statement = self._prepared.get(sql)
                 if statement is not None:
                     try:
-                        values = dump(parameters)
+                        values = dump(self._converter, parameters)
                     except Exception:
                         return Step(step)  # told in full where irregular steps are handled
                     self._sql = sql
@@ -259,7 +259,7 @@ class Link:
         if type(step) is list:
             answer = yield from self._pipeline(pgconn, step)
         else:
-            sql, values = statement_of(step, self._name)
+            sql, values = statement_of(self._converter, step, self._name)
             self._sql = sql
             result = yield from self._first_use(pgconn, sql, values)
             if result.status > LAST_GOOD_STATUS:
@@ -267,11 +267,11 @@ class Link:
                 answer = self._failed(result)
                 check_fault(answer, sql, self._name)
             else:
-                answer = Answer(result, self._decoder)
+                answer = Answer(result, self._converter)
         self._advance = advance
         return answer
 
-    def _first_use(self, pgconn: PGconn, sql: str, values: list[Any]) -> Asking:
+    def _first_use(self, pgconn: PGconn, sql: str, values: Sequence[Any]) -> Asking:
         """Prepare a statement and run it; in churn and beyond `MAX_PREPARED` texts, run it unprepared."""
         if not self._preparing or len(self._prepared) >= MAX_PREPARED:
             pgconn.send_query_params(sql.encode(), values)
@@ -291,7 +291,7 @@ class Link:
 
     def _pipeline(self, pgconn: PGconn, steps: list[Any]) -> Asking:
         """Send independent statements in one go; returns their answers, or the first one's fault."""
-        statements = [statement_of(step, self._name) for step in steps]
+        statements = [statement_of(self._converter, step, self._name) for step in steps]
         if not statements:
             return []
         pgconn.enter_pipeline_mode()
@@ -329,7 +329,7 @@ class Link:
                 check_fault(fault, self._sql, self._name)
                 return fault
             if prepares is None:
-                answers.append(Answer(result, self._decoder))
+                answers.append(Answer(result, self._converter))
             else:
                 self._prepared[prepares] = fresh[prepares]
         if len(answers) != len(statements):

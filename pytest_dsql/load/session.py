@@ -60,7 +60,7 @@ class Session(Link):
     )
 
     def __init__(self, driver: Driver, slot: int) -> None:
-        super().__init__(driver.loop, driver.decoder, preparing=not driver.churn)
+        super().__init__(driver.loop, driver.converter, preparing=not driver.churn)
         plan = driver.plan
         self._driver = driver
         self._context = Context(seed=plan.seed, run=plan.run, slot=slot, scale=plan.scale)
@@ -286,7 +286,7 @@ class Session(Link):
         sql = self._driver.plan.run.receipt_sql
         if sql is None:
             return Outcome.AMBIGUOUS
-        operation = dump([self._context.operation_id])
+        operation = dump(self._converter, [self._context.operation_id])
         tries = 0
         while True:
             tries += 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
+import psycopg
 from psycopg import adapt
-from psycopg.adapt import PyFormat
 from psycopg.pq import DiagnosticField, ExecStatus
 
 from pytest_dsql.errors import ErrorClass, TransactionError, classify
@@ -33,11 +33,11 @@ PROTOCOL_VIOLATION: Final = "08P01"
 class Answer:
     """What a statement answered; see `pytest_dsql.transaction.Result`."""
 
-    __slots__ = ("_decoder", "_pgresult", "_rows")
+    __slots__ = ("_converter", "_pgresult", "_rows")
 
-    def __init__(self, pgresult: PGresult, decoder: Transformer) -> None:
+    def __init__(self, pgresult: PGresult, converter: Transformer) -> None:
         self._pgresult = pgresult
-        self._decoder = decoder
+        self._converter = converter
         self._rows: Sequence[tuple[Any, ...]] | None = None
 
     @property
@@ -52,8 +52,8 @@ class Answer:
         if rows is None:
             count = self._pgresult.ntuples
             if count:
-                self._decoder.set_pgresult(self._pgresult)
-                rows = self._decoder.load_rows(0, count, tuple)
+                self._converter.set_pgresult(self._pgresult)
+                rows = self._converter.load_rows(0, count, tuple)
             else:
                 rows = []
             self._rows = rows
@@ -105,81 +105,48 @@ def is_aborted(result: PGresult | Fault) -> bool:
     return result.status == _PIPELINE_ABORTED
 
 
-def _text_of_int(value: int) -> bytes:
-    return b"%d" % value
+@final
+class _BytesAsHex(adapt.Dumper):
+    """Bytes in hexadecimal: psycopg's own dumper would need a connection to know how to escape them."""
+
+    oid = psycopg.adapters.types["bytea"].oid
+
+    def dump(self, obj: Any) -> bytes:
+        return b"\\x" + bytes(obj).hex().encode()
 
 
-def _text_of_str(value: str) -> bytes:
-    encoded = value.encode()
-    if b"\0" in encoded:  # libpq would cut the text there
-        raise ValueError("a text parameter holds a NUL character, which PostgreSQL cannot store")
-    return encoded
-
-
-def _text_of_bytes(value: bytes | bytearray | memoryview) -> bytes:
-    return b"\\x" + value.hex().encode()
-
-
-def _null(_: None) -> None:
-    return None
-
-
-def _text_of_bool(value: bool) -> bytes:
-    return b"t" if value else b"f"
-
-
-_DUMPERS: Final[dict[type, Callable[[Any], Any]]] = {
-    int: _text_of_int,
-    str: _text_of_str,
-    bool: _text_of_bool,
-    bytes: _text_of_bytes,
-    bytearray: _text_of_bytes,
-    memoryview: _text_of_bytes,
-    type(None): _null,
-}
-_transformer: Transformer | None = None
-
-
-def new_transformer() -> Transformer:
-    """Return psycopg's converter between Python's values and PostgreSQL's, with its global adapters."""
+def new_converter() -> Transformer:
+    """Return psycopg's converter between Python's values and PostgreSQL's, with its global adapters. For one thread."""
+    adapters = adapt.AdaptersMap(psycopg.adapters)
+    for kind in (bytes, bytearray, memoryview):
+        adapters.register_dumper(kind, _BytesAsHex)
     transformer: Any = adapt.Transformer
-    converter: Transformer = transformer()
+    converter: Transformer = transformer(adapters)
     return converter
 
 
-def _text_of_other(value: Any) -> Any:
-    """Dump by psycopg's text dumper for the value (it may depend on more than the type, as for lists)."""
-    global _transformer  # noqa: PLW0603 - made when first needed, then kept: it caches dumpers by type
-    if _transformer is None:
-        _transformer = new_transformer()
-    return _transformer.get_dumper(value, PyFormat.TEXT).dump(value)
+_FORMATS: Final = tuple([adapt.PyFormat.TEXT] * count for count in range(32))
 
 
-def dump(parameters: Sequence[Any]) -> list[Any]:
+def dump(converter: Transformer, parameters: Sequence[Any]) -> Sequence[Any]:
     """Return `parameters` in PostgreSQL's text format; the server infers the types of `$1`, `$2`, ...
 
-    Raises TypeError, ValueError, a psycopg error or a registered dumper's own for a value that cannot be sent.
+    Raises a psycopg error, or a registered dumper's own, for a value that cannot be sent.
     """
-    # Measured: 0.25 us for one int, a seventh of what psycopg's dump_sequence takes.
-    values = []
-    for value in parameters:
-        kind = type(value)
-        if kind is int:
-            values.append(b"%d" % value)
-        else:
-            values.append(_DUMPERS.get(kind, _text_of_other)(value))
-    return values
+    # Measured: 0.6 us for one int, 2.7 us for six values; half of what a loop over the types in Python takes.
+    count = len(parameters)
+    return converter.dump_sequence(parameters, _FORMATS[count] if count < 32 else [adapt.PyFormat.TEXT] * count)
 
 
-def statement_of(step: Any, transaction: str) -> tuple[str, list[Any]]:
+def statement_of(converter: Transformer, step: Any, transaction: str) -> tuple[str, Sequence[Any]]:
     """Return SQL and dumped parameters of one yielded statement. Raises TransactionError for anything else."""
     if type(step) is str:
-        return step, []
+        return step, ()
     if type(step) is tuple and len(step) == 2 and type(step[0]) is str:
         sql, parameters = step
         if isinstance(parameters, (tuple, list)):
             try:
-                return sql, dump(parameters)
+                return sql, dump(converter, parameters)
             except Exception as error:
                 raise TransactionError(
                     f"transaction {transaction}: a parameter of {_excerpt(sql)} cannot be sent: {mask(str(error))}",
