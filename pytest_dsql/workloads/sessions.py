@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
 
 from pytest_dsql.errors import RETRYABLE, ConnectionFailed, ErrorClass, classify
@@ -90,6 +92,18 @@ class Session:
         """Run one statement (with `%s` parameters) that may be run twice."""
         self.run(lambda connection: connection.execute(sql, parameters))
 
+    def define(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run one `CREATE ... IF NOT EXISTS` and return its rows; several sessions may run the same one at once."""
+        import psycopg
+
+        for _ in range(_ATTEMPTS - 1):
+            # PostgreSQL looks first and creates later: of two at once, the slower one meets the other's catalog rows.
+            with contextlib.suppress(
+                psycopg.errors.UniqueViolation, psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject
+            ):
+                return self.run(partial(_rows, sql))
+        return self.run(partial(_rows, sql))
+
     def query(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         """Return the rows of one query (with `%s` parameters)."""
         return self.run(lambda connection: connection.execute(sql, parameters).fetchall())
@@ -104,6 +118,11 @@ class Session:
             self._opened_s = time.monotonic()
             self.connections += 1
         return connection
+
+
+def _rows(sql: str, connection: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
+    cursor = connection.execute(sql)
+    return cursor.fetchall() if cursor.description else []
 
 
 def _worth_repeating(error: psycopg.Error | ConnectionFailed) -> bool:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from pytest_dsql.errors import DataLoadFailed
 from pytest_dsql.workloads.identity import Dialect
 from pytest_dsql.workloads.orders.schema import INDEXES, SCHEMA
 from pytest_dsql.workloads.sessions import Session
-
-if TYPE_CHECKING:
-    import psycopg
 
 #: DSQL took 12 minutes for 11 million rows (published experiment, Seoul, 2026-09).
 _BUILD_S: Final = 3600.0
@@ -30,18 +26,11 @@ def build_indexes(session: Session, dialect: Dialect) -> None:
     for name, (table, columns) in INDEXES.items():
         mode = "ASYNC " if dialect == "dsql" else ""
         statement = f"CREATE INDEX {mode}IF NOT EXISTS {name} ON {SCHEMA}.{table} ({columns})"
-        job = session.run(partial(_job_id, statement))
-        if job is not None:
+        for (job,) in session.define(statement):
             jobs[name] = job
     started = time.monotonic()
     for name in INDEXES:
         _wait_until_valid(session, name, jobs.get(name), started)
-
-
-def _job_id(statement: str, connection: psycopg.Connection[Any]) -> str | None:
-    cursor = connection.execute(statement)
-    row = cursor.fetchone() if cursor.description else None
-    return str(row[0]) if row else None
 
 
 def _wait_until_valid(session: Session, name: str, job: str | None, started: float) -> None:

@@ -93,7 +93,8 @@ def load(
     try:
         return _load(connect, identity, data, dialect=dialect, workers=workers, progress=progress)
     except psycopg.Error as error:
-        raise DataLoadFailed(f"loading into schema {SCHEMA} failed: {mask(str(error))}") from error
+        reason, *_details = mask(str(error)).splitlines()
+        raise DataLoadFailed(f"loading into schema {SCHEMA} failed: {reason}") from error
 
 
 def _load(
@@ -118,7 +119,7 @@ def _load(
         if claim_schema(session, identity, dialect=dialect) == "loaded":
             return LoadReport(0, scale.total_rows, time.monotonic() - started, 0, already_loaded=True)
         for statement in TABLES.values():
-            session.execute(statement)
+            session.define(statement)
         landed = landed_chunks(session)
         before = sum(chunk.rows for phase in _phases(scale) for chunk in phase if _name(chunk) in landed)
         rows = before
