@@ -49,8 +49,9 @@ ALTER FUNCTION pg_catalog.set_config(text, text, boolean) RENAME TO set_config_b
 CREATE FUNCTION pg_catalog.version() RETURNS text LANGUAGE sql STABLE STRICT PARALLEL SAFE
 AS $$ SELECT 'PostgreSQL 16'::text $$;
 
+-- Not STRICT, so that PostgreSQL can put the body in place of the call.
 CREATE FUNCTION pg_catalog.current_setting(text, boolean) RETURNS text
-LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
   SELECT CASE pg_catalog.lower($1)
     WHEN 'server_version' THEN '16.15'
     WHEN 'server_version_num' THEN '160015'
@@ -61,7 +62,7 @@ LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
 $$;
 
 CREATE FUNCTION pg_catalog.current_setting(text) RETURNS text
-LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$ SELECT pg_catalog.current_setting($1, false) $$;
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT pg_catalog.current_setting($1, false) $$;
 
 -- The names are the ones of the rule `set-config`.
 CREATE FUNCTION pg_catalog.set_config(text, text, boolean) RETURNS text LANGUAGE plpgsql VOLATILE AS $$

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from datetime import date
+from operator import attrgetter
 from typing import Any, Final
 
 from pytest_dsql.local.dialect import matchers
 from pytest_dsql.local.dialect.extensions import Masked, mask
 from pytest_dsql.local.dialect.judgement import Judgement, Kind, Part, Refusal
 from pytest_dsql.local.dialect.libpg_query import ParseError, Token, parse, scan
-from pytest_dsql.local.dialect.rewriting import Rewritten, Source, aws_iam, needs_tokens, rewrite
+from pytest_dsql.local.dialect.rewriting import Rewritten, Source, aws_iam, rewrite
 from pytest_dsql.local.dialect.rulebook import Rule, in_force
 from pytest_dsql.local.dialect.tree import Statement, integer, only, string, walk
 
@@ -79,11 +82,12 @@ _QUERIES: Final[Mapping[bytes, Kind]] = {
     b"DeleteStmt": "dml",
 }
 
-#: What the rules on a node inside queries need to find in it; FuncCall's are the names of the functions.
+#: What a tree must hold for the rules on a node inside queries to apply. Functions and the strengths of locking clauses
+#: are added by the rules' own options.
 QUERY_MARKS: Final[Mapping[str, tuple[str, ...]]] = {
     "MergeStmt": ('"MergeStmt":',),
     "RangeTableSample": ('"RangeTableSample":',),
-    "SelectStmt": ('"intoClause":', '"lockingClause":'),
+    "SelectStmt": ('"intoClause":',),
     "FuncCall": ('"sval":"set_config"',),
 }
 
@@ -91,8 +95,9 @@ QUERY_MARKS: Final[Mapping[str, tuple[str, ...]]] = {
 @functools.lru_cache(maxsize=16)
 def _marks(rules: date) -> re.Pattern[bytes]:
     marks = [mark for found in QUERY_MARKS.values() for mark in found]
-    for rule in in_force(rules).get("FuncCall", ()):
+    for rule in itertools.chain.from_iterable(in_force(rules).get(node, ()) for node in QUERY_MARKS):
         marks += [f'"sval":"{function}"' for function in rule.options.get("functions", ())]
+        marks += [f'"strength":"{strength}"' for strength in rule.options.get("strengths", ())]
     return re.compile("|".join(map(re.escape, marks)).encode())
 
 
@@ -118,24 +123,23 @@ def _parts(
     masked: Masked | None,
     book: Mapping[str, tuple[Rule, ...]],
 ) -> Iterator[Part]:
-    tokens: list[Token] | None = None
+    tokens = functools.cache(functools.partial(scan, text))
+
+    def between(start: int, end: int) -> list[Token]:
+        first, behind = (bisect_left(tokens(), place, key=attrgetter("start")) for place in (start, end))
+        return tokens()[first:behind]
+
     begin = 0  # the slices leave nothing out: comments and spaces belong to the statement behind them
     for number, raw in enumerate(raw_statements):
         start = raw.get("stmt_location", 0)
         end = start + raw["stmt_len"] if raw.get("stmt_len") else len(text)
         last = number == len(raw_statements) - 1
         until = len(text) if last else end + 1
-        original = written[begin:until].decode()
         name, body = only(raw["stmt"])
-        if needs_tokens(name) or masked:
-            if tokens is None:
-                tokens = scan(text)
-            own = tuple(token for token in tokens if start <= token.start < end)
-        else:
-            own = ()
         is_async = masked is not None and any(start <= place < end for place in masked.asyncs)
-        statement = Statement(name, body, own, is_async)
-        yield _judge_statement(statement, Source(text, start, end), original, ";" if not last else "", masked, book)
+        statement = Statement(name, body, functools.partial(between, start, end), is_async)
+        original = written[begin:until].decode()
+        yield _judge_statement(statement, Source(text, start, end), original, "" if last else ";", masked, book)
         begin = until
 
 

@@ -24,10 +24,10 @@ class Source:
 
     def edited(self, edits: Iterable[tuple[int, int, bytes]]) -> str:
         """Return the statement with `(start, end, replacement)` edits done; places count from the query string."""
-        text = self.text[: self.end]
+        text = self.text[self.start : self.end]
         for start, end, replacement in sorted(edits, reverse=True):
-            text = text[:start] + replacement + text[end:]
-        return text[self.start :].decode()
+            text = text[: start - self.start] + replacement + text[end - self.start :]
+        return text.decode()
 
 
 @final
@@ -46,11 +46,6 @@ def rewrite(statement: Statement, source: Source) -> Rewritten | None:
     """Return what to send in place of the statement, None when it goes as it is."""
     rewriter = _REWRITES.get(statement.name)
     return rewriter(statement, source) if rewriter else None
-
-
-def needs_tokens(name: str) -> bool:
-    """Tell whether statements of this type are judged and rewritten with their tokens at hand."""
-    return name in _REWRITES and name != "VariableShowStmt"
 
 
 def aws_iam(tokens: Sequence[Token]) -> Rewritten | None:
@@ -90,7 +85,7 @@ def _index(statement: Statement, source: Source) -> Rewritten | None:
     build = source.edited(())
     fallback = "NULL"
     if body.get("unique"):
-        unique = next(token for token in statement.tokens if token.word == "UNIQUE")
+        unique = next(token for token in statement.scan() if token.word == "UNIQUE")
         fallback = literal(source.edited([(unique.start, unique.end, b"")]))
     keys = _names(key["name"] for key in bodies(body.get("indexParams"), "IndexElem") if "name" in key)
     return Rewritten(
@@ -128,15 +123,22 @@ def _numeric(statement: Statement, source: Source) -> Rewritten | None:
 
 def _with_numeric_scale(statement: Statement, source: Source) -> str | None:
     # DSQL stores `numeric` without precision as numeric(18,6) (AWS user guide, "Supported data types").
+    places = [
+        type_["location"]
+        for type_ in (column.get("typeName", {}) for column in columns(statement.body))
+        if system_name(type_.get("names")) == "numeric" and not type_.get("typmods")
+    ]
+    if not places:
+        return None
+    tokens = statement.scan()
+    numbers = {token.start: number for number, token in enumerate(tokens)}
     edits = []
-    for column in columns(statement.body):
-        type_ = column.get("typeName", {})
-        if system_name(type_.get("names")) == "numeric" and not type_.get("typmods"):
-            place = [token.start for token in statement.tokens].index(type_["location"])
-            if statement.tokens[place + 1 : place + 2] and statement.tokens[place + 1].text == b".":
-                place += 2
-            edits.append((statement.tokens[place].end, statement.tokens[place].end, b"(18,6)"))
-    return source.edited(edits) if edits else None
+    for place in places:
+        number = numbers[place]
+        if tokens[number + 1 : number + 2] and tokens[number + 1].text == b".":
+            number += 2  # pg_catalog.numeric
+        edits.append((tokens[number].end, tokens[number].end, b"(18,6)"))
+    return source.edited(edits)
 
 
 #: Parameters that PostgreSQL does not know, or knows with another value than DSQL.
@@ -155,7 +157,7 @@ def _set(statement: Statement, source: Source) -> Rewritten | None:
     if name != "disable_sync_create_index":
         return None
     # A parameter of DSQL that PostgreSQL does not know: kept under a prefix, as PostgreSQL's custom parameters are.
-    token = next(token for token in statement.tokens if token.word.strip('"').lower() == name)
+    token = next(token for token in statement.scan() if token.word.strip('"').lower() == name)
     return Rewritten(source.edited([(token.start, token.start, b"dsql.")]))
 
 

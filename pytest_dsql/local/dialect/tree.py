@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
@@ -18,7 +18,7 @@ class Statement:
 
     name: str  #: the node's type, such as `SelectStmt`
     body: Body
-    tokens: tuple[Token, ...] = ()  #: only for the statements whose rules need them (CREATE INDEX)
+    scan: Callable[[], Sequence[Token]]  #: its tokens; few rules need them, and they cost as much as all the rest
     is_async: bool = False  #: CREATE INDEX ASYNC, ALTER TABLE ASYNC
 
 

@@ -12,7 +12,7 @@ from pytest_dsql.local.dialect.tree import bodies
 def _index_using(at: Candidate) -> Fields | None:
     # The tree says `btree` in either case, so the word itself decides. It is reserved, hence never a name, and stands
     # before the first parenthesis.
-    words = itertools.takewhile(lambda word: word != "(", (token.word for token in at.statement.tokens))
+    words = itertools.takewhile(lambda word: word != "(", (token.word for token in at.statement.scan()))
     return MATCH if "USING" in words else None
 
 
