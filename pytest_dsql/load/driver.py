@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.errors import ConnectionFailed, ErrorClass
 from pytest_dsql.load.connecting import Connecting, ConnectLog, Decided
-from pytest_dsql.load.health import HealthMonitor, collect_young, quiet_collector
+from pytest_dsql.load.health import HealthMonitor, collect_young
 from pytest_dsql.load.plan import CONNECT_TIMEOUT_S, WorkerShare
 from pytest_dsql.load.recorder import Batch, Recorder
 from pytest_dsql.load.retry import RETRY, RetryPolicy
@@ -37,8 +37,8 @@ _STOP_DRAIN_S: Final = 1.0
 class Driver:
     """Drives one worker's share of a cell.
 
-    The owner calls, in this order: `connect_all`, `measure_rtt` (one worker), `schedule`, and then lets the loop run
-    until `finished` is called.
+    The owner calls, in this order: `connect_all`, `measure_rtt` (one worker), `schedule` at once when it is told the
+    start, and then lets the loop run until `finished` is called.
     """
 
     def __init__(
@@ -88,7 +88,8 @@ class Driver:
     def connect_all(self) -> None:
         """Make the sessions' first connections, all at once. Raises ConnectionFailed when one can't be made."""
         if self.churn:
-            self._check_endpoint()
+            # One is made and closed, so that an endpoint that can't be reached fails here and not as a rate.
+            self._one_connection().finish()
             return
         began_ns, cpu_ns = perf_counter_ns(), process_time_ns()
         deadline_ns = began_ns + int(_LIMIT_PATIENCE_S * 1e9)
@@ -123,26 +124,32 @@ class Driver:
         if failures:
             raise failures[0]
 
-    def _check_endpoint(self) -> None:
-        """Make one connection and close it, so that an endpoint that can't be reached fails here and not as a rate."""
-        pgconn = self._one_connection()
-        pgconn.finish()
-
     def _one_connection(self) -> PGconn:
+        """Make a connection outside of what is measured; a connection limit is waited out."""
+        deadline_ns = perf_counter_ns() + int(_LIMIT_PATIENCE_S * 1e9)
         results: list[PGconn | ConnectionFailed] = []
 
         def decided(made: PGconn | ConnectionFailed) -> None:
             results.append(made)
             self.loop.stop()
 
-        Connecting(
-            self.loop, self.plan.endpoint, self._tokens, ConnectLog(), timeout_s=CONNECT_TIMEOUT_S, decided=decided
-        )
-        while not results:
+        def dial() -> None:
+            Connecting(
+                self.loop, self.plan.endpoint, self._tokens, ConnectLog(), timeout_s=CONNECT_TIMEOUT_S, decided=decided
+            )
+
+        dial()
+        while True:
             self.loop.run()
-        if isinstance(results[0], ConnectionFailed):
-            raise results[0]
-        return results[0]
+            if not results:
+                continue
+            result = results.pop()
+            if not isinstance(result, ConnectionFailed):
+                return result
+            now_ns = perf_counter_ns()
+            if result.error_class is not ErrorClass.LIMIT or now_ns >= deadline_ns:
+                raise result
+            self.loop.at(now_ns + int(_LIMIT_PAUSE_S * 1e9), dial)
 
     def measure_rtt(self) -> list[int]:
         """Return the times of some `SELECT 1` on an idle connection, in nanoseconds."""
@@ -173,9 +180,8 @@ class Driver:
         self.recorder = Recorder(plan.mix.transactions, window_start_ns=window_start_ns, window_end_ns=self.end_ns)
         self._active = set(self._sessions)
         self._warming_up = True
-        quiet_collector()
+        self.loop.at(window_start_ns, self._open_window)  # first, for a cell without warm-up
         self.loop.at(start_ns, self._start)
-        self.loop.at(window_start_ns, self._open_window)
         self.loop.at(self.end_ns, self._close_window)
         self.loop.at(self.end_ns + int(plan.drain_s * 1e9), self._end)
         self.loop.at(start_ns, self._tick)

@@ -138,18 +138,17 @@ class Link:
             pgconn.consume_input()
             if pgconn.is_busy():
                 return
-            result = pgconn.get_result()
+            result: Any = pgconn.get_result()
             # Almost always an answer is one result that ends in the same packet.
             if self._gathering or result is None or pgconn.is_busy() or pgconn.get_result() is not None:
-                turn = self._collect(pgconn, result)
-                if turn is None:
+                result = self._collect(pgconn, result)
+                if result is None:
                     return
-            elif self._advance is not None and result.status <= LAST_GOOD_STATUS:
+            turn = result
+            if self._advance is not None and result.status <= LAST_GOOD_STATUS:
                 turn = self._next_statement(pgconn, Answer(result, self._converter))
                 if turn is None:
                     return
-            else:
-                turn = result
         except OperationalError as error:
             turn = self._lost(error)
         if not self._idle:

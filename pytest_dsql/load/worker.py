@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from pytest_dsql.errors import DsqlError, LoadFailed, UsageError
 from pytest_dsql.load.channel import Channel
 from pytest_dsql.load.driver import REPORT_S, Driver
+from pytest_dsql.load.health import quiet_collector
 from pytest_dsql.load.holding import HeldConnections
 from pytest_dsql.load.loop import Loop
 from pytest_dsql.load.plan import BurstShare, WorkerShare
@@ -105,6 +106,7 @@ class Worker:
             finished=finished,
         )
         driver.connect_all()
+        quiet_collector()
         self._channel.send(("ready", driver.connects.stats.succeeded))
         while (message := self._next())[0] == "rtt":
             self._channel.send(("rtt", driver.measure_rtt()))
