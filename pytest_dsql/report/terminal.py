@@ -13,7 +13,7 @@ from pytest_dsql.report.progress import ProgressLine
 __all__ = ["ProgressLine", "summary_lines"]
 
 #: Narrower terminals wrap lines themselves.
-_NARROWEST: Final = 72
+_NARROWEST: Final = 80
 _CONNECTION_KINDS: Final = ("burst", "sequential")
 _COLOURS: Final[Mapping[str, str]] = {
     "pass": "32",

@@ -1,0 +1,101 @@
+"""The summary shows each cell with its verdict, and the reason where it did not pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dsql.load.cell import Cell
+from pytest_dsql.load.measurement import Measurement
+from pytest_dsql.report.terminal import summary_lines
+from pytest_dsql.results.cell import cell_dict
+from tests.load.made_cells import HEALTHY, cell, good_measurement, measurement, samples
+from tests.results.made_files import SLO, content, full_file
+
+
+def results(*cells: Any, experiments: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"cells": [cell_dict(one) for one in cells], "experiments": experiments or {}}
+
+
+def judged(
+    measured: Measurement | None = None, name: str = "tests/shop/test_shop.py::test_orders[4]", **more: Any
+) -> Cell:
+    made = cell(measured, id=name, **more)
+    made.verdict(SLO)
+    return made
+
+
+def flat(lines: list[str]) -> list[str]:
+    return [" ".join(line.split()) for line in lines]
+
+
+def test_a_passed_cell_is_one_line_under_its_test() -> None:
+    lines = flat(summary_lines(results(judged())))
+    assert lines == [
+        "cell conns tps reads p95/p99 writes p95/p99 conflicts verdict",
+        "test_shop.py::test_orders",
+        "closed [4] 4 1,500.0 5.00/5.00 ms 5.00/5.00 ms 0.0% pass",
+        "",
+        "1 cell: 1 pass",
+    ]
+
+
+def test_the_slowest_transaction_of_a_kind_is_shown() -> None:
+    measured = measurement(samples("product_read", 6000), samples("order_history", 6000, latencies_ms=(40.0,)))
+    assert "40.0/40.0 ms" in "\n".join(summary_lines(results(judged(measured))))
+
+
+def test_the_reason_of_what_did_not_pass() -> None:
+    slow = measurement(samples("product_read", 6000, latencies_ms=(400.0,)), samples("order_create", 6000))
+    lines = flat(summary_lines(results(judged(slow))))
+    assert any(line.startswith("product_read p95: 6,000 of 6,000 requests (100 %)") for line in lines)
+    assert any("(1 more)" in line for line in lines)
+    assert lines[-1] == "1 cell: 1 fail"
+
+
+def test_a_pass_of_a_busy_generator_says_at_least() -> None:
+    busy = replace(good_measurement(), generator=replace(HEALTHY, cpu=0.95))
+    assert any(line.endswith("pass (at least)") for line in summary_lines(results(judged(busy))))
+
+
+def test_cells_of_one_test_share_its_heading() -> None:
+    cells = [judged(name=f"test_shop.py::test_kept[4]{number}") for number in ("", "#2")]
+    lines = flat(summary_lines(results(*cells)))
+    assert lines.count("test_shop.py::test_kept") == 1
+    assert any(line.startswith("closed [4] #2 ") for line in lines)
+
+
+def test_another_target_is_named() -> None:
+    assert "test_shop.py::test_orders on attach" in summary_lines(results(judged(target="attach")))
+
+
+def test_everything_a_file_can_hold(tmp_path: Path) -> None:
+    lines = flat(summary_lines(content(full_file(tmp_path))))
+    assert "connections asked made per s total p50/p99 CPU each verdict" in lines
+    assert "burst [500] 500 490 122.5 4.00/4.00 ms 1.00 ms fail" in lines
+    assert "10 of 500 connections were refused with 28000: unable to accept connection." in lines
+    assert "token_signing: n 50, p50_ms 0.070" in lines
+    assert lines[-1] == "5 cells: 1 pass, 2 fail, 2 unjudged"
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_the_table_keeps_to_the_width(tmp_path: Path, width: int) -> None:
+    assert max(map(len, summary_lines(content(full_file(tmp_path)), width))) <= width
+
+
+def test_plain_text_unless_colour_is_wanted() -> None:
+    assert "\x1b" not in "\n".join(summary_lines(results(judged())))
+    coloured = summary_lines(results(judged()), colour=True)
+    assert any(line.endswith("\x1b[32mpass\x1b[0m") for line in coloured)
+
+
+def test_nothing_measured_is_nothing_shown() -> None:
+    assert summary_lines(results()) == []
+
+
+def test_experiments_without_cells() -> None:
+    shown = summary_lines(results(experiments={"token_signing": {"p50_ms": 0.07123, "n": 1000}}))
+    assert shown == ["token_signing: p50_ms 0.071, n 1,000"]
