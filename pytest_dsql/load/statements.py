@@ -172,8 +172,12 @@ def check_fault(fault: Fault, sql: str, transaction: str) -> None:
 
 def raise_own_fault(transaction: str, error: BaseException) -> NoReturn:
     """Raise the TransactionError for an exception that a transaction's own code raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    place = ""
+    if frames := traceback.extract_tb(error.__traceback__):
+        last = frames[-1]
+        # Functions that travelled by value have lost their file (cloudpickle), but not their lines.
+        known = not last.filename.startswith("<")
+        place = f" ({last.filename}:{last.lineno})" if known else f" (line {last.lineno}, in {last.name})"
     details = mask("".join(traceback.format_exception(error)))
     text = mask(" ".join(str(error).split()))
     raise TransactionError(

@@ -12,7 +12,7 @@ import asyncio
 import re
 import struct
 import sys
-from typing import Any, ClassVar
+from typing import ClassVar
 
 _DIRECTIVE = re.compile(r"/\*(\w+)(?:=(\w+))?\*/")
 
@@ -152,9 +152,9 @@ async def main() -> None:
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     loop = asyncio.get_running_loop()
-    gone: asyncio.Future[Any] = loop.create_future()
-    loop.add_reader(sys.stdin, lambda: gone.done() or gone.set_result(None))  # the test's end of the pipe closed
-    await gone
+    gone = asyncio.Event()
+    loop.add_reader(sys.stdin, gone.set)  # the test's end of the pipe closed
+    await gone.wait()
 
 
 if __name__ == "__main__":
