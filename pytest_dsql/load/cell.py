@@ -242,7 +242,7 @@ class Cell:
         )
 
     def table(self, verdict: Verdict | None = None) -> str:
-        """Return what was measured and decided as text of at most 100 columns; `verdict` defaults to the standing."""
+        """Return what was measured and decided as text of at most 92 columns; `verdict` defaults to the standing."""
         return cell_table(self, verdict or self.standing)
 
     def evidence(self) -> Evidence:

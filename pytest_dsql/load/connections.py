@@ -120,7 +120,7 @@ class Connections:
         return self._verdict
 
     def table(self) -> str:
-        """Return what was measured as text of at most 100 columns."""
+        """Return what was measured as text of at most 92 columns."""
         return connections_table(self, self._verdict)
 
     def assert_connected(self, allowed: Collection[str] = EXPLAINED) -> None:

@@ -1,4 +1,4 @@
-"""The tables of a cell and of a burst as plain text, at most 100 columns, readable in any terminal or log."""
+"""The tables of a cell and of a burst as plain text, at most 92 columns, readable in any terminal or log."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from pytest_dsql.load.connections import Connections
     from pytest_dsql.load.statistics import LatencySummary
 
-WIDTH: Final = 100
-_NAME_WIDTH: Final = 28
+#: pytest puts eight columns before each line of an error; together they make a hundred.
+WIDTH: Final = 92
+_NAME_WIDTH: Final = 24
 _LABEL_WIDTH: Final = 12
 #: transaction, metric, limit, measured, n, over, verdict
 _ROW: Final = f"{{:<{_NAME_WIDTH}}} {{:<8}} {{:>11}} {{:>11}} {{:>10}} {{:>8}}  {{}}"

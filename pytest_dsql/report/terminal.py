@@ -8,10 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from pytest_dsql.report.progress import ProgressLine
-
-__all__ = ["ProgressLine", "summary_lines"]
-
 #: Narrower terminals wrap lines themselves.
 _NARROWEST: Final = 80
 _CONNECTION_KINDS: Final = ("burst", "sequential")

@@ -262,7 +262,7 @@ class TestTable:
         assert "invariants 2 checked, none violated" in text
         assert "closed loop, 4 connections, 1 worker, 8.0 s, look 1" in text
 
-    def test_at_most_a_hundred_columns(self) -> None:
+    def test_it_fits_a_hundred_columns_with_pytests_margin(self) -> None:
         name = "a_transaction_whose_name_is_much_longer_than_any_column_of_a_table"
         made = cell(
             measurement(samples(name, 900, slow={1: 500.0}), generator=replace(HEALTHY, cpu=0.99)),
@@ -272,7 +272,7 @@ class TestTable:
             made.assert_meets(SLO)
         headline, *table = str(caught.value).splitlines()
         assert headline.startswith("inconclusive: ")
-        assert max(map(len, table)) <= 100
+        assert max(map(len, table)) <= 92
 
     def test_an_unjudged_cell_shows_what_it_measured(self) -> None:
         lines = [" ".join(line.split()) for line in cell().table().splitlines()]

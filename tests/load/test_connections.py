@@ -73,4 +73,4 @@ def test_the_table() -> None:
     assert "tls 2.00 ms 2.00 ms 2.00 ms 2.00 ms 400" in flat
     assert "made 400 of 500 in 4.00 s: 100.0/s, 1 token signed" in flat
     assert "refused 53400 100" in flat
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= 92
