@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, final
@@ -219,16 +219,19 @@ class _Request:
         return Answer(result, self._converter)
 
     def _command(self, command: bytes) -> Fault | None:
-        result = self._ask(command, ())
+        result = self._ask(command, None)
         return result if isinstance(result, Fault) else None
 
-    def _ask(self, sql: bytes, values: Any) -> PGresult | Fault:
+    def _ask(self, sql: bytes, values: Sequence[Any] | None) -> PGresult | Fault:
         """Send one statement as it is and wait for its answer, interruptible like every wait of psycopg's."""
         connection = self._connection
         pgconn = connection.pgconn
         try:
             with connection.lock:
-                pgconn.send_query_params(sql, values)
+                if values is None:
+                    pgconn.send_query(sql)
+                else:
+                    pgconn.send_query_params(sql, values)
                 results = connection.wait(execute(pgconn))
         except psycopg.OperationalError as error:
             connection.close()

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_dsql.connect.endpoint import Endpoint
+from pytest_dsql.errors import UsageError
+from pytest_dsql.load.burst import connect_burst, sequential_connects
+from pytest_dsql.load.worker import allow_descriptors
+
+PHASES = {"resolve", "tcp", "tls", "authentication", "startup", "total"}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_burst_makes_its_connections(endpoint: Endpoint, workers: int) -> None:
+    stats = connect_burst(endpoint, 11, workers=workers)
+    assert (stats.attempted, stats.succeeded, stats.refused) == (11, 11, {})
+    assert {name: len(values) for name, values in stats.phases_ns.items()} == dict.fromkeys(PHASES, 11)
+    assert stats.client_cpu_ns > 0
+    assert stats.elapsed_ns >= max(stats.phases_ns["total"])
+
+
+def test_connections_are_held_so_the_servers_limit_shows(endpoint: Endpoint) -> None:
+    stats = connect_burst(endpoint, 60)  # the server allows 40
+    assert stats.attempted == 60
+    assert 0 < stats.succeeded <= 40
+    assert stats.refused == {"53300": 60 - stats.succeeded}
+    assert "too many clients" in stats.messages["53300"]
+
+
+def test_a_burst_on_a_closed_port_is_counted_as_refused(endpoint: Endpoint) -> None:
+    stats = connect_burst(replace(endpoint, port=1), 3)
+    assert (stats.attempted, stats.succeeded, stats.refused) == (3, 0, {"connection": 3})
+
+
+def test_sequential_connections_hold_one_at_a_time(endpoint: Endpoint) -> None:
+    stats = sequential_connects(endpoint, 3)
+    assert (stats.attempted, stats.succeeded, stats.refused) == (3, 3, {})
+    assert set(stats.phases_ns) == PHASES
+    assert stats.elapsed_ns >= sum(stats.phases_ns["total"])
+
+
+@pytest.mark.parametrize(("n", "workers"), [(0, 1), (1, 0)])
+def test_a_burst_of_nothing_is_refused(endpoint: Endpoint, n: int, workers: int) -> None:
+    with pytest.raises(ValueError, match="at least one connection and one worker"):
+        connect_burst(endpoint, n, workers=workers)
+
+
+def test_more_connections_than_open_files_allow_is_one_clear_line() -> None:
+    with pytest.raises(UsageError, match=r"ulimit -n \d+") as caught:
+        allow_descriptors(1 << 40)
+    assert "\n" not in str(caught.value)
