@@ -106,7 +106,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_arguments: Any, **_options: Any) -> None:
         from importlib.metadata import version
 
-        parser.exit(0, f"pytest-dsql {version('pytest-dsql')}\n")
+        sys.stdout.write(f"pytest-dsql {version('pytest-dsql')}\n")
+        parser.exit()
 
 
 def _port(text: str) -> int:

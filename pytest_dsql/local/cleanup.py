@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,8 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, final
 
-from pytest_dsql.local.directories import ALIVE_SUFFIX
+from pytest_dsql.local.directories import ALIVE_SUFFIX, ENGINE_NAME_LENGTH
 from pytest_dsql.local.locks import FileLock
+
+_ENGINE_NAME: Final = re.compile(rf"[0-9a-f]{{{ENGINE_NAME_LENGTH}}}")
 
 _SYSV_SEGMENTS: Final = Path("/proc/sysvipc/shm")
 _IPC_RMID: Final = 0
@@ -66,14 +69,23 @@ def remove_engine_directory(directory: Path) -> None:
 
 def sweep(base: Path) -> None:
     """Remove what killed engines left under `base`; engines that live hold their lock and are left alone."""
-    for path in base.glob(f"*{ALIVE_SUFFIX}"):
-        lock = FileLock.acquire(path, None)
-        if lock is None:
-            continue
-        try:
-            remove_engine_directory(path.with_suffix(""))
-        finally:
-            lock.release(remove=True)
+    for directory in list(base.iterdir()):
+        if _ENGINE_NAME.fullmatch(directory.name):
+            remove_if_dead(directory)
+
+
+def remove_if_dead(directory: Path) -> bool:
+    """Remove an engine's directory, and what runs in it, unless the engine lives; whether it is gone now."""
+    lock = FileLock.acquire(directory.with_name(directory.name + ALIVE_SUFFIX), None)
+    if lock is None:
+        return False
+    try:
+        remove_engine_directory(directory)
+    finally:
+        lock.release(remove=True)
+    with contextlib.suppress(OSError):  # other engines are there
+        directory.parent.rmdir()
+    return True
 
 
 def _end_servers(directory: Path) -> None:

@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Any, Final, Self, final
 
 from pytest_dsql.errors import EngineError
-from pytest_dsql.local.cleanup import remove_engine_directory, sweep
-from pytest_dsql.local.directories import ALIVE_SUFFIX, CONTROL_SOCKET, runtime_base
+from pytest_dsql.local.cleanup import remove_engine_directory, remove_if_dead, sweep
+from pytest_dsql.local.directories import ALIVE_SUFFIX, CONTROL_SOCKET, ENGINE_NAME_LENGTH, runtime_base
 from pytest_dsql.local.locks import FileLock
 from pytest_dsql.local.options import EngineOptions
 from pytest_dsql.local.persistent import DataDirectory
@@ -78,7 +78,10 @@ class Engine:
         nothing is left then.
         """
         options = options or EngineOptions()
-        key = hashlib.sha256(name.encode()).hexdigest()[:12] if name is not None else secrets.token_hex(6)
+        digits = (
+            hashlib.sha256(name.encode()).hexdigest() if name is not None else secrets.token_hex(ENGINE_NAME_LENGTH)
+        )
+        key = digits[:ENGINE_NAME_LENGTH]
         if options.data is not None:
             DataDirectory(options.data).check(options.region)
         _check_port(options.port)
@@ -179,13 +182,13 @@ class Engine:
                 raise EngineError("this handle to the engine was closed")
             answer: dict[str, Any] | None = None
             if self._ended is None:
-                try:
+                with contextlib.suppress(BrokenPipeError):  # what it said before it went is still to be read
                     self._connection.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
+                try:
                     answer = self._next_answer()
                 except TimeoutError:
-                    raise EngineError(f"the engine did not answer {command!r} for {_ANSWER_TIMEOUT_S:.0f} s") from None
-                except OSError:
-                    self._ended = "the engine's process is gone"
+                    # A late answer would be taken for the next one, so this handle is of no more use.
+                    self._ended = f"it did not answer {command!r} for {_ANSWER_TIMEOUT_S:.0f} s"
             if answer is None:
                 raise EngineError(f"the embedded engine has ended: {self._ended}")
         if not answer["ok"]:
@@ -193,16 +196,21 @@ class Engine:
         return answer
 
     def _next_answer(self) -> dict[str, Any] | None:
-        """The next answer; None when the engine ended or let us go instead, and then `_ended` tells which."""
-        line, self._received = read_line(self._connection, self._received)
-        if not line:
+        """The next answer; None when the engine ended instead, and then `_ended` tells why."""
+        message = self._next_message()
+        if message is None:
             self._ended = "its process was killed"
-            return None
-        message: dict[str, Any] = json.loads(line)
-        if message.get("event") == "ended":
+        elif message.get("event") == "ended":
             self._ended = message["reason"]
-            return None
+            message = None
         return message
+
+    def _next_message(self) -> dict[str, Any] | None:
+        """The next line; None at the end of the connection."""
+        line = b""
+        with contextlib.suppress(ConnectionResetError):
+            line, self._received = read_line(self._connection, self._received)
+        return json.loads(line) if line else None
 
     def close(self) -> None:
         """Let the engine go; when nobody else holds it, wait until nothing of it is left. Twice does no harm."""
@@ -214,15 +222,14 @@ class Engine:
             try:
                 self._connection.settimeout(_END_TIMEOUT_S)
                 self._connection.shutdown(socket.SHUT_WR)
-                while (message := self._next_answer()) is not None:
+                while (message := self._next_message()) is not None:
                     released = released or message.get("event") == "released"
             except OSError:
                 pass  # it ended before us; what is left is waited for below
             finally:
                 self._connection.close()
         if not released:
-            directory = self.control.parent
-            _await_end(directory.with_name(directory.name + ALIVE_SUFFIX))
+            _await_end(self.control.parent)
         self._reap(wait=not released)
 
     def _reap(self, *, wait: bool) -> None:
@@ -268,14 +275,24 @@ def _take_start_lock(key: str) -> FileLock:
         return lock
 
 
-def _await_end(lock_file: Path) -> None:
-    """Wait until an engine has removed everything, its lock file last."""
+def _await_end(directory: Path) -> None:
+    """Wait until an engine has removed everything, its lock file last; do it for one that can't any more.
+
+    A new engine of the same name ends the waiting too.
+    """
     deadline = time.monotonic() + _END_TIMEOUT_S
-    while lock_file.exists():
+    lock_file = directory.with_name(directory.name + ALIVE_SUFFIX)
+    while lock_file.exists() and not _answers(directory / CONTROL_SOCKET):
         with contextlib.suppress(FileNotFoundError):
-            if (lock := FileLock.acquire(lock_file, None)) is not None:
-                lock.release(remove=True)
+            if remove_if_dead(directory):
                 return
         if time.monotonic() > deadline:
-            raise EngineError(f"the engine in {lock_file.with_suffix('')} did not end within {_END_TIMEOUT_S:.0f} s")
+            raise EngineError(f"the engine in {directory} did not end within {_END_TIMEOUT_S:.0f} s")
         time.sleep(_POLL_S)
+
+
+def _answers(control: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
+        probe.connect(str(control))
+        return True
+    return False

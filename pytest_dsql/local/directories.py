@@ -18,9 +18,11 @@ CONTROL_SOCKET: Final = "control.sock"
 LOG: Final = "log"
 ALIVE_SUFFIX: Final = ".alive"
 
+#: An engine's directory is named by this many hexadecimal digits.
+ENGINE_NAME_LENGTH: Final = 12
+
 #: Room for what comes after the base: an engine's directory, a cluster's directory, PostgreSQL's socket.
-_ENGINE_NAME: Final = 12
-_LONGEST_BELOW: Final = len(f"/{'x' * _ENGINE_NAME}/9999/{SOCKET_NAME}")
+_LONGEST_BELOW: Final = len(f"/{'x' * ENGINE_NAME_LENGTH}/9999/{SOCKET_NAME}")
 
 _SHORT_TEMPORARY: Final = Path("/tmp")  # noqa: S108  # only as the parent of a directory that is checked to be ours
 

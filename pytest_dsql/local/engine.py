@@ -48,6 +48,9 @@ _NEEDED: Final = (
     "pytest_dsql.local.gateway.server",
 )
 
+#: How long clients may take to go when PostgreSQL is down.
+_GOODBYE_S: Final = 0.25
+
 #: Two for each client, and PostgreSQL's own.
 _OPEN_FILES: Final = 16_384
 
@@ -200,8 +203,10 @@ class EngineProcess:
             await control.stop_listening()
             with contextlib.suppress(FileNotFoundError):
                 (self._directory / CONTROL_SOCKET).unlink()
-            await self._gateway.close()
+            closing = asyncio.create_task(self._gateway.close())
             await loop.run_in_executor(None, self._clusters.close)
+            # Idle clients don't answer TLS's goodbye; they have been told, and the process's end does the rest.
+            await asyncio.wait({closing}, timeout=_GOODBYE_S)
             if self._reason is not None:
                 await control.tell({"event": "ended", "reason": self._reason})
         return 0 if self._reason is None else 1

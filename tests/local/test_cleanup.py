@@ -1,0 +1,114 @@
+"""What is left when the engine and its sentinel were killed together, and who removes it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_dsql.local.cleanup import remove_engine_directory, sweep
+from pytest_dsql.local.client import Engine
+from tests.local.conftest import Place
+
+SEGMENTS = Path("/proc/sysvipc/shm")
+
+
+def children(pid: int) -> list[int]:
+    listing = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in listing.stdout.split()]
+
+
+def killed_without_a_word(name: str) -> Engine:
+    """An engine whose process and sentinel are killed at once; its PostgreSQL lives on."""
+    engine = Engine.start_or_attach(name)
+    sentinels = [pid for pid in children(engine.pid) if Path(f"/proc/{pid}/comm").read_text().strip() == "sh"]
+    assert len(sentinels) == 1
+    for pid in (*sentinels, engine.pid):
+        os.kill(pid, signal.SIGKILL)
+    return engine
+
+
+def test_the_next_start_removes_what_was_left(place: Place) -> None:
+    engine = killed_without_a_word("one")
+    killed = engine.control.parent
+    assert place.processes()
+    with Engine.start_or_attach("two"):
+        assert not killed.exists()
+        assert not [line for line in place.processes() if str(killed) in line]
+    engine.close()
+    assert not place.left()
+
+
+def test_a_holder_removes_what_its_engine_could_not(place: Place) -> None:
+    killed_without_a_word("one").close()
+    assert not place.left()
+
+
+def test_the_next_start_under_the_same_name_is_a_new_engine(place: Place) -> None:
+    killed = killed_without_a_word("one")
+    with Engine.start_or_attach("one") as engine:
+        assert engine.pid != killed.pid
+        assert engine.control == killed.control
+        killed.close()
+        assert engine.status()["holders"] == 1
+    assert not place.left()
+
+
+def test_the_sweep_leaves_living_engines_alone(place: Place) -> None:
+    with Engine.start_or_attach() as engine:
+        sweep(place.base)
+        assert engine.status()["holders"] == 1
+
+
+@pytest.mark.skipif(not SEGMENTS.exists(), reason="segments can't be listed here")
+def test_shared_memory_of_a_killed_server_is_removed(place: Place) -> None:
+    engine = killed_without_a_word("one")
+    directory = engine.control.parent
+    lines = (directory / "1" / "data" / "postmaster.pid").read_text().splitlines()
+    server, segment = int(lines[0]), lines[6].split()[1]
+    os.kill(server, signal.SIGKILL)
+    while any(str(directory) in line for line in place.processes()):
+        time.sleep(0.01)
+    assert segment in _segments()
+    sweep(place.base)
+    assert segment not in _segments()
+    engine.close()
+
+
+def _segments() -> set[str]:
+    return {line.split()[1] for line in SEGMENTS.read_text().splitlines()[1:]}
+
+
+def test_a_process_that_only_mentions_the_directory_is_spared(tmp_path: Path) -> None:
+    directory = tmp_path / "engine"
+    directory.mkdir()
+    bystander = subprocess.Popen([sys.executable, "-c", "input()", f"{directory}/1/data"], stdin=subprocess.PIPE)
+    remove_engine_directory(directory)
+    assert not directory.exists()
+    assert bystander.poll() is None
+    bystander.communicate(b"\n")
+
+
+def test_a_damaged_postmaster_file_is_no_obstacle(tmp_path: Path) -> None:
+    data = tmp_path / "engine" / "1" / "data"
+    data.mkdir(parents=True)
+    (data / "postmaster.pid").write_text("not a number\n")
+    remove_engine_directory(tmp_path / "engine")
+    assert not (tmp_path / "engine").exists()
+
+
+def test_linked_data_stays(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    cluster = tmp_path / "engine" / "1"
+    cluster.mkdir(parents=True)
+    (cluster / "data").symlink_to(kept, target_is_directory=True)
+    remove_engine_directory(tmp_path / "engine")
+    assert not (tmp_path / "engine").exists()
+    assert (kept / "file").exists()
