@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TextIO, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 if TYPE_CHECKING:
     from pytest_dsql.load.fleet import Progress
@@ -16,11 +16,24 @@ _INTERVAL_S: Final = 0.1
 _ERASE: Final = "\r\x1b[K"
 
 
+class Stream(Protocol):
+    """What a progress line needs of a stream: a part of TextIO."""
+
+    def isatty(self) -> bool:
+        """Whether a terminal shows it."""
+
+    def write(self, text: str, /) -> int:
+        """Write text."""
+
+    def flush(self) -> None:
+        """Show what was written."""
+
+
 @final
 class ProgressLine:
     """A line that overwrites itself: `with ProgressLine(stream) as line: ... line.show("...")`. Gone when it closes."""
 
-    def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: Stream, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
         self._clock = clock
         self._live = stream.isatty()
