@@ -15,7 +15,7 @@ from typing import Final
 _ASSIGNED: Final = r"\\*[\"']?\s*(?:=>|[=:])\s*"
 # A quoted value ends at its own quote, or at the end of the text where that was cut off (a shell's goes on after
 # '"'"'); an unquoted one ends at white space.
-_SINGLE_QUOTED: Final = r"'(?:[^'\\]|\\.)*(?:'(?:(?:\"'\"|\\')'[^']*(?:'|\Z))*|\Z)"
+_SINGLE_QUOTED: Final = r"'(?:[^'\\]|\\.)*(?:'(?:(?:\"'\"|\\')'[^']*(?:'|\Z))*(?:[\"'\\][^\s,;:)\]}]\S*)?|\Z)"
 _VALUE: Final = (
     r"(?P<value>\\+\"(?:[^\"\\]|\\(?!\")[^\"])*(?:\\+\"|\Z)"
     rf"|[a-z]?{_SINGLE_QUOTED}"

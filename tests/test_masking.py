@@ -225,6 +225,16 @@ def test_only_the_secret_goes() -> None:
     assert mask(f"refused: password=geheim host={HOST}") == f"refused: password=<masked> host={HOST}"
 
 
+@pytest.mark.parametrize("secret", ["a'b c", r"a\'bcd", r"a'\"'bcd", "'" * 3 + "bcd"])
+def test_a_password_in_a_shells_quotes_goes_whole(secret: str) -> None:
+    masked = mask(f"PGPASSWORD={shlex.quote(secret)} psql")
+    assert "b" not in masked
+
+
+def test_a_connection_string_inside_json_ends_with_its_quote() -> None:
+    assert json.loads(mask(json.dumps({"dsn": "host=h password='x'"}))) == {"dsn": "host=h password='<masked>'"}
+
+
 def test_json_stays_json() -> None:
     masked = json.loads(mask(json.dumps({"password": 'a"b', "sessionToken": "x\\", "n": 123456789012})))
     assert masked == {"password": "<masked>", "sessionToken": "<masked>", "n": 123456789012}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import pickle
 import signal
@@ -11,7 +10,6 @@ import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-import botocore.auth
 import botocore.session
 import pytest
 from hypothesis import given, settings
@@ -32,9 +30,7 @@ ENDPOINT = Endpoint(HOST, auth=AUTH)
     ("user", "generate"),
     [("admin", "generate_db_connect_admin_auth_token"), ("app", "generate_db_connect_auth_token")],
 )
-def test_the_token_is_what_aws_own_client_signs(monkeypatch: pytest.MonkeyPatch, user: str, generate: str) -> None:
-    now = datetime.datetime(2026, 11, 30, 9, 27, 23)
-    monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda *args, **kwargs: now)
+def test_the_token_is_what_aws_own_client_signs(user: str, generate: str) -> None:
     client = botocore.session.Session().create_client(
         "dsql",
         region_name="eu-central-1",
@@ -42,7 +38,10 @@ def test_the_token_is_what_aws_own_client_signs(monkeypatch: pytest.MonkeyPatch,
         aws_secret_access_key=AUTH.secret_access_key,
         aws_session_token=AUTH.session_token,
     )
-    assert sign_token(replace(ENDPOINT, user=user)) == getattr(client, generate)(HOST)
+    endpoint = replace(ENDPOINT, user=user)
+    pairs = ((sign_token(endpoint), getattr(client, generate)(HOST)) for _ in range(10))
+    # Both write the second in which they sign; one of ten pairs at least falls into the same.
+    assert any(ours == theirs for ours, theirs in pairs)
 
 
 def test_a_longer_life_is_signed_in() -> None:
