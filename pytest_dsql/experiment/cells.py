@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, final
 
 from pytest_dsql.errors import UsageError
@@ -43,12 +43,11 @@ class Load:
     workers: int
     exclusive: Callable[[], AbstractContextManager[None]]
     record: Callable[[Cell | Connections], None]
+    note: Callable[[str, dict[str, Any]], None]
     progress: Callable[[str], Callable[[Progress], None] | None]
     _cells: int = field(default=0, init=False)
 
-    def closed(
-        self, mix: Mix, *, connections: int, warmup: float | None = None, duration: float | None = None
-    ) -> Cell:
+    def closed(self, mix: Mix, *, connections: int, warmup: float | None = None, duration: float | None = None) -> Cell:
         """Closed loop: each of `connections` sends its next request when the last one answered.
 
         `warmup` and `duration` are seconds; the plan's by default. Raises UsageError for a wrong argument,
@@ -58,9 +57,7 @@ class Load:
         duration = self.plan.window_s if duration is None else duration
         return self._cell(Arrival("closed"), mix, connections, warmup, duration)
 
-    def churn(
-        self, mix: Mix, *, connections: int, warmup: float | None = None, duration: float | None = None
-    ) -> Cell:
+    def churn(self, mix: Mix, *, connections: int, warmup: float | None = None, duration: float | None = None) -> Cell:
         """Closed loop with a new connection for each request; connecting is part of the latency."""
         warmup = self.plan.connection_warmup_s if warmup is None else warmup
         duration = self.plan.connection_window_s if duration is None else duration
@@ -79,6 +76,10 @@ class Load:
 
         _whole("n", n, 1, 10_000)
         return self._connections("sequential", n, lambda: sequential_connects(self.endpoint, n))
+
+    def note_figures(self, experiment: str, **figures: float) -> None:
+        """Put figures that are no cell's (the time that signing a token takes) into the results file."""
+        self.note(experiment, dict(figures))
 
     def _connections(self, kind: str, n: int, measure: Callable[[], ConnectStats]) -> Connections:
         from pytest_dsql.load.connections import Connections
@@ -101,6 +102,7 @@ class Load:
 
     def _cell(self, arrival: Arrival, mix: Mix, connections: int, warmup: float, duration: float) -> Cell:
         from pytest_dsql.load.cell import Cell
+        from pytest_dsql.load.fleet import CellInterrupted
 
         if not isinstance(mix, Mix):
             raise UsageError(f"dsql_load takes a Mix of transactions, not {type(mix).__name__}")
@@ -109,20 +111,28 @@ class Load:
         _seconds("duration", duration, 0.1)
         identity = self._next_id()
         sizes = _CellSizes(identity, arrival, mix, connections, min(self.workers, connections), warmup, duration)
-        measurement, invariants = self._segment(sizes, 1, duration)
-        cell = Cell(
-            measurement,
-            id=identity,
-            test=self.test,
-            target=self.target,
-            invariants=invariants,
-            window_s=duration,
-            # A further stretch has as many windows as the cell has had: 1, then 2. So its number is new.
-            extend=lambda windows: self._segment(sizes, 1 + windows, duration * windows),
-            record=self.record,
-        )
-        self.record(cell)
-        return cell
+
+        def cell_of(measurement: Measurement, invariants: dict[str, int] | None) -> Cell:
+            cell = Cell(
+                measurement,
+                id=identity,
+                test=self.test,
+                target=self.target,
+                invariants=invariants,
+                window_s=duration,
+                # A further stretch has as many windows as the cell has had: 1, then 2. So its number is new.
+                extend=lambda windows: self._segment(sizes, 1 + windows, duration * windows),
+                record=self.record,
+            )
+            self.record(cell)
+            return cell
+
+        try:
+            return cell_of(*self._segment(sizes, 1, duration))
+        except CellInterrupted as interruption:
+            if interruption.measurement is not None:
+                cell_of(interruption.measurement, None if mix.workload is None else {})
+            raise
 
     def _segment(self, sizes: _CellSizes, number: int, window_s: float) -> tuple[Measurement, dict[str, int] | None]:
         """Run one stretch of a cell with ids of its own, and check the data it left.
@@ -139,9 +149,9 @@ class Load:
                 CellPlan(
                     id=sizes.id,
                     endpoint=self.endpoint,
-                    mix=sizes.mix.without_workload(),
+                    mix=sizes.mix,
                     scale=workload.scale if workload else None,
-                    run=replace(run, snapshot=None),  # the controller's; workers have no use for it
+                    run=run,
                     arrival=sizes.arrival,
                     connections=sizes.connections,
                     workers=sizes.workers,

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 Asking: TypeAlias = "Generator[None, Any, Any]"
 
+#: What parameters usually come in.
+_SEQUENCES: Final = (tuple, list)
 #: More texts than this on one connection are not prepared: they are built by the transaction, not constant.
 MAX_PREPARED: Final = 500
 
@@ -174,7 +176,7 @@ class Link:
             raise_own_fault(self._name, error)
         if type(step) is tuple and len(step) == 2 and self._repeatable:
             sql, parameters = step
-            if type(sql) is str and type(parameters) is tuple:
+            if type(sql) is str and type(parameters) in _SEQUENCES:
                 statement = self._prepared.get(sql)
                 if statement is not None:
                     try:
@@ -260,7 +262,7 @@ class Link:
         else:
             sql, values = statement_of(self._converter, step, self._name)
             self._sql = sql
-            result = yield from self._first_use(pgconn, sql, values)
+            result = yield from self._run(pgconn, sql, values)
             if result.status > LAST_GOOD_STATUS:
                 self._refuse_copy(result)
                 answer = self._failed(result)
@@ -270,9 +272,12 @@ class Link:
         self._advance = advance
         return answer
 
-    def _first_use(self, pgconn: PGconn, sql: str, values: Sequence[Any]) -> Asking:
-        """Prepare a statement and run it; in churn and beyond `MAX_PREPARED` texts, run it unprepared."""
-        if not self._preparing or len(self._prepared) >= MAX_PREPARED:
+    def _run(self, pgconn: PGconn, sql: str, values: Sequence[Any]) -> Asking:
+        """Run a statement, preparing it first when it is new; in churn and beyond `MAX_PREPARED` texts, unprepared."""
+        statement = self._prepared.get(sql)
+        if statement is not None:
+            pgconn.send_query_prepared(statement, values)
+        elif not self._preparing or len(self._prepared) >= MAX_PREPARED:
             pgconn.send_query_params(sql.encode(), values)
         else:
             name = b"s%d" % len(self._prepared)

@@ -1,0 +1,1 @@
+"""The experiments as tests: `pytest benchmarks -m dsql`, or `pytest --pyargs pytest_dsql.benchmarks -m dsql`."""

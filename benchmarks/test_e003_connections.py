@@ -1,0 +1,78 @@
+"""E003: what authentication, new connections and bursts of them cost."""
+
+from __future__ import annotations
+
+from statistics import median
+from time import perf_counter
+
+import pytest
+
+from pytest_dsql import Mix
+from pytest_dsql.connect.endpoint import IamAuth
+from pytest_dsql.connect.token import sign_token
+from pytest_dsql.workloads.orders.transactions import product_read
+
+pytestmark = pytest.mark.dsql
+
+
+@pytest.fixture
+def product_reads(dsql_orders):
+    """A mix of product reads only."""
+    return Mix({product_read: 1.0}, workload=dsql_orders)
+
+
+def test_token_signing(dsql_load, dsql_endpoint, dsql_plan, benchmark):
+    """Sign tokens one after the other; the first apart, because it looks up the credentials."""
+    if not isinstance(dsql_endpoint.auth, IamAuth):
+        pytest.skip("this target takes a password: there is no token to sign")
+    started = perf_counter()
+    sign_token(dsql_endpoint)
+    first_ms = (perf_counter() - started) * 1e3
+    benchmark.pedantic(sign_token, args=(dsql_endpoint,), rounds=dsql_plan.signatures)
+    signed_ms = [1e3 * seconds for seconds in benchmark.stats.stats.data] if benchmark.stats else []
+    if signed_ms:
+        dsql_load.note_figures(
+            "E003 token signing", first_ms=first_ms, n=len(signed_ms), p50_ms=median(signed_ms), max_ms=max(signed_ms)
+        )
+
+
+def test_sequential_connections(dsql_connect, dsql_plan, benchmark):
+    """Connect, `SELECT 1`, close: one after the other."""
+
+    def connect_once():
+        with dsql_connect() as connection:
+            return connection.execute("SELECT 1").fetchone()
+
+    assert benchmark.pedantic(connect_once, rounds=dsql_plan.sequential) == (1,)
+
+
+def test_kept_connections_beat_new_ones(dsql_load, dsql_plan, product_reads):
+    """The same reads over kept connections, and with a new connection for each."""
+    sizes = {
+        "connections": dsql_plan.connection_workers,
+        "warmup": dsql_plan.connection_warmup_s,
+        "duration": dsql_plan.connection_window_s,
+    }
+    kept = dsql_load.closed(product_reads, **sizes)
+    new = dsql_load.churn(product_reads, **sizes)
+    kept.assert_connected()
+    new.assert_connected()
+    assert kept.tps > new.tps
+
+
+def test_burst(dsql_load, burst):
+    """Many connections asked for at once: all are made, or their refusal is explained by a limit of the target."""
+    dsql_load.connect_burst(burst).assert_connected()
+
+
+def test_sequential_connections_after_the_burst(dsql_load, dsql_plan):
+    """The target is itself again right after the largest burst."""
+    dsql_load.connect_burst(max(dsql_plan.bursts)).assert_connected()
+    dsql_load.sequential_connects(20).assert_connected()
+
+
+def test_256_first_connections_sign_once(dsql_load):
+    """The published harness lost its first connections when 256 of them looked up credentials at once."""
+    connections = dsql_load.connect_burst(256)
+    connections.assert_connected()
+    assert connections.tokens_signed <= connections.workers

@@ -1,0 +1,212 @@
+"""The fixtures. Each imports what it needs when it is asked for."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, final
+
+import pytest
+
+from pytest_dsql.plugin import RUN_ID, plan_of, settings_of
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+    from pytest_dsql.connect.endpoint import Endpoint
+    from pytest_dsql.experiment.cells import Load
+    from pytest_dsql.experiment.plans import Plan
+    from pytest_dsql.local.client import Engine
+    from pytest_dsql.results.writer import ResultsFile
+    from pytest_dsql.targets.target import Target
+    from pytest_dsql.workloads.orders.workload import Orders
+
+
+@pytest.fixture(scope="session")
+def dsql_target(pytestconfig: pytest.Config) -> Iterator[Target]:
+    """What is measured: the embedded engine, or the endpoint that the options name. Made on first use."""
+    from pytest_dsql.targets import open_target
+
+    target = open_target(settings_of(pytestconfig), run_id=pytestconfig.stash[RUN_ID])
+    try:
+        yield target
+    finally:
+        target.close()
+
+
+@pytest.fixture(scope="session")
+def dsql_endpoint(dsql_target: Target) -> Endpoint:
+    """Where and how to connect: host, port, TLS, how to authenticate."""
+    return dsql_target.endpoint
+
+
+@pytest.fixture(scope="session")
+def dsql_plan(pytestconfig: pytest.Config) -> Plan:
+    """The sizes that this run's plan has on its target."""
+    return plan_of(pytestconfig)
+
+
+@pytest.fixture
+def dsql_connect(dsql_target: Target) -> Iterator[Callable[..., psycopg.Connection[Any]]]:
+    """Return a factory of new connections; all are closed when the test ends.
+
+    `dsql_connect(autocommit=True)`: autocommit by default, so that a forgotten transaction can't reach DSQL's
+    300 s limit.
+    """
+    from pytest_dsql.connect.dialer import dial
+
+    with ExitStack() as connections:
+
+        def connect(*, autocommit: bool = True) -> psycopg.Connection[Any]:
+            connection, _phases = dial(dsql_target.endpoint, dsql_target.tokens)
+            connections.callback(connection.close)
+            connection.autocommit = autocommit
+            return connection
+
+        yield connect
+
+
+@pytest.fixture
+def dsql_connection(dsql_target: Target) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of the test's own, in autocommit.
+
+    On the embedded engine the test finds and leaves the database as it was: tables, views, sequences, functions,
+    domains, types and schemas that it created are dropped after it. On an attached endpoint nothing is ever dropped.
+    """
+    from pytest_dsql.connect.dialer import dial
+    from pytest_dsql.targets.cleaning import removing_new_objects
+
+    connection, _phases = dial(dsql_target.endpoint, dsql_target.tokens)
+    with ExitStack() as stack:
+        if dsql_target.engine is not None:
+            stack.enter_context(removing_new_objects(dsql_target))
+        stack.callback(connection.close)
+        yield connection
+
+
+@pytest.fixture
+def dsql_pool(dsql_target: Target) -> Iterator[ConnectionPool[Any]]:
+    """An open psycopg_pool of 1 to 8 connections, with a token per connection attempt."""
+    from pytest_dsql.connect.pool import open_pool
+
+    with open_pool(dsql_target.endpoint, dsql_target.tokens, min_size=1, max_size=8) as pool:
+        yield pool
+
+
+@pytest.fixture
+def dsql_async_pool(dsql_target: Target) -> AsyncConnectionPool[Any]:
+    """An AsyncConnectionPool that the test opens in its own event loop: `async with dsql_async_pool as pool:`."""
+    from pytest_dsql.connect.pool import open_async_pool
+
+    return open_async_pool(dsql_target.endpoint, dsql_target.tokens, min_size=1, max_size=8)
+
+
+@pytest.fixture(scope="session")
+def dsql_local(dsql_target: Target) -> Engine:
+    """The embedded engine; skips where the target is another."""
+    if dsql_target.engine is None:
+        pytest.skip(f"dsql_local is the embedded engine, and the target is {dsql_target.name}")
+    engine: Engine = dsql_target.engine
+    return engine
+
+
+@pytest.fixture(scope="session")
+def dsql_orders(dsql_target: Target, pytestconfig: pytest.Config) -> Orders:
+    """The order workload, loaded: `.mix` is E002's mix, `.scale` the sizes of its data."""
+    from pytest_dsql.connect.dialer import dial
+    from pytest_dsql.report.progress import ProgressLine
+    from pytest_dsql.workloads.orders.workload import Orders
+
+    settings = settings_of(pytestconfig)
+    orders = Orders(settings.scale or plan_of(pytestconfig).scale, seed=settings.seed)
+    # Loading disturbs a cell as much as another cell would.
+    with _one_at_a_time(pytestconfig), ProgressLine(Screen(pytestconfig)) as line:
+        orders.load(
+            lambda: dial(dsql_target.endpoint, dsql_target.tokens)[0],
+            dialect=dsql_target.endpoint.dialect,
+            progress=line.loading,
+        )
+    return orders
+
+
+@pytest.fixture(scope="session")
+def dsql_results(dsql_target: Target, pytestconfig: pytest.Config) -> Iterator[ResultsFile]:
+    """The results file of this run."""
+    from pytest_dsql.results.run import RunInfo
+    from pytest_dsql.results.writer import ResultsFile
+
+    settings = settings_of(pytestconfig)
+    directory = Path(pytestconfig.invocation_params.dir, settings.results)
+    run = RunInfo.collect(id=pytestconfig.stash[RUN_ID], plan=settings.plan, seed=settings.seed)
+    results = ResultsFile(directory, run)
+    results.put_target(dsql_target.name, **dsql_target.facts)
+    yield results
+    results.finish()
+
+
+@pytest.fixture
+def dsql_load(dsql_target: Target, dsql_results: ResultsFile, request: pytest.FixtureRequest) -> Iterator[Load]:
+    """Measure cells: `.closed(mix, connections=)`, `.churn(mix, connections=)`, `.connect_burst(n)`."""
+    from pytest_dsql.experiment.cells import Load
+    from pytest_dsql.report.progress import ProgressLine
+
+    config = request.config
+    settings = settings_of(config)
+    with ProgressLine(Screen(config)) as line:
+        yield Load(
+            endpoint=dsql_target.endpoint,
+            tokens=dsql_target.tokens,
+            plan=plan_of(config),
+            target=dsql_target.name,
+            test=request.node.nodeid,
+            seed=settings.seed,
+            # The embedded engine needs the other cores itself.
+            workers=settings.workers or (1 if dsql_target.engine is not None else os.cpu_count() or 1),
+            exclusive=lambda: _one_at_a_time(config),
+            record=dsql_results.put,
+            note=dsql_results.put_experiment,
+            progress=line.cell,
+        )
+
+
+@contextmanager
+def _one_at_a_time(config: pytest.Config) -> Iterator[None]:
+    """Keep the run's other processes from loading the machine meanwhile (pytest-xdist)."""
+    if not hasattr(config, "workerinput"):
+        yield
+        return
+    import fcntl
+
+    directory = Path(config.invocation_params.dir, settings_of(config).results, config.stash[RUN_ID])
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".load.lock").open("w") as lock:
+        # The kernel frees the lock of a process that dies.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@final
+class Screen(io.TextIOBase):
+    """The terminal that pytest reports to, past its capture; no terminal at all where it reports to none."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        self._file: TextIO | None = getattr(getattr(reporter, "_tw", None), "_file", None)
+        self._capture = config.pluginmanager.get_plugin("capturemanager")
+
+    def isatty(self) -> bool:
+        """Tell whether a person may be watching."""
+        return self._file is not None and self._file.isatty()
+
+    def write(self, text: str) -> int:
+        """Write at once, not into the test's captured output."""
+        if self._file is None:
+            return 0
+        with self._capture.global_and_fixture_disabled() if self._capture else nullcontext():
+            written = self._file.write(text)
+            self._file.flush()
+        return written
