@@ -14,11 +14,13 @@ from pytest_dsql.load.measurement import Outcome
 from pytest_dsql.load.retry import RetryPolicy
 from pytest_dsql.transaction import CellRun, Context, Mix, Rejected, StreamRandom, Tally, Transaction
 from pytest_dsql.workloads.orders import invariants
-from pytest_dsql.workloads.orders.invariants import compare_with_tally
+from pytest_dsql.workloads.orders.invariants import check, compare_with_tally
 from pytest_dsql.workloads.orders.loader import Connect
 from pytest_dsql.workloads.orders.schema import SCHEMA
 from pytest_dsql.workloads.orders.transactions import order_cancel, order_create
 from pytest_dsql.workloads.orders.workload import SHARES, Orders
+from pytest_dsql.workloads.sessions import Session
+from tests.plain_postgres import PlainPostgres
 
 #: Nothing that a test provokes may be given up: every request ends in a way that is counted.
 PATIENT = RetryPolicy(attempts=100, deadline_s=60.0, base_s=0.001)
@@ -299,6 +301,29 @@ def test_a_commit_that_was_undone_is_caught(loaded: Connect) -> None:
     assert orders.check_cell(loaded, run, tally) == HOLDS | {"no_lost_commit": 2}
 
 
+def test_a_commit_that_arrives_during_the_check_does_not_disturb_it(server: PlainPostgres, loaded: Connect) -> None:
+    orders = Orders("tiny")
+    run = orders.begin_cell(loaded, cell="late", slots=2, requests_hint=40)
+    counted = _drive(loaded, run, range(1), 3, lambda _: order_create)
+    late: list[dict[str, int]] = []
+
+    class Disturbed(psycopg.Connection[Any]):
+        """Places an order after the units of all orders were counted, and before the stock is read."""
+
+        def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
+            if query == invariants._STOCK_NOW and not late:
+                late.append(_drive(loaded, run, range(1, 2), 1, lambda _: order_create))
+            return super().execute(query, *arguments, **options)
+
+    violations = orders.check_cell(
+        lambda: Disturbed.connect(f"{server.dsn} dbname=loaded", autocommit=True),
+        run,
+        _tally(counted, order_create=1),
+    )
+    assert late == [{"order_create": 1}]
+    assert violations == HOLDS
+
+
 @pytest.mark.parametrize(
     ("receipts", "committed", "ambiguous", "expected"),
     [
@@ -354,9 +379,6 @@ def test_a_check_reads_only(loaded: Connect) -> None:
         connection = loaded()
         connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
         return connection
-
-    from pytest_dsql.workloads.orders.invariants import check
-    from pytest_dsql.workloads.sessions import Session
 
     with Session(without_writes) as session:
         assert check(session, run, _tally(counted)).violations == HOLDS

@@ -9,13 +9,17 @@ missing shows whichever side is missing. Ranges are cut into slices, which keeps
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, final
 
 from pytest_dsql.transaction import CellRun, Tally
 from pytest_dsql.workloads.orders.schema import SCHEMA
 from pytest_dsql.workloads.sessions import Session
+
+if TYPE_CHECKING:
+    import psycopg
 
 #: Orders per query. One of them takes about 100 bytes of memory in the database.
 _SLICE: Final = 250_000
@@ -94,10 +98,7 @@ def operation_prefix(number: int) -> str:
 
 def stock_snapshot(session: Session, products: int) -> array[int]:
     """Return the stock of every product, by id."""
-    stock = array("q", bytes(8 * products))
-    for product, quantity in session.query(_STOCK_NOW):
-        stock[product] = quantity
-    return stock
+    return _by_product(session.query(_STOCK_NOW), products)
 
 
 def check(session: Session, run: CellRun, tally: Tally) -> Findings:
@@ -128,7 +129,7 @@ def check(session: Session, run: CellRun, tally: Tally) -> Findings:
         of_cancels = [so_far + more for so_far, more in zip(of_cancels, counts, strict=True)]
         if last is not None:
             used.append(last)
-    negative, unconserved = _stock(session, run, slices, pool_slices)
+    negative, unconserved = session.run(partial(_stock, run, slices, pool_slices))
     lost, doubled = compare_with_tally(receipts, tally)
     return Findings(
         {
@@ -163,20 +164,35 @@ def compare_with_tally(receipts: dict[str, int], tally: Tally) -> tuple[int, int
 
 
 def _stock(
-    session: Session, run: CellRun, created: Sequence[dict[str, int]], pool: Sequence[dict[str, int]]
+    run: CellRun,
+    created: Sequence[dict[str, int]],
+    pool: Sequence[dict[str, int]],
+    connection: psycopg.Connection[Any],
 ) -> tuple[int, int]:
-    """Return (products whose stock is negative, products whose stock does not add up)."""
+    """Return (products whose stock is negative, products whose stock does not add up).
+
+    All of it is read in one snapshot: a COMMIT that was under way when its connection was given up may still arrive.
+    """
     expected = array("q", run.snapshot)
+    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     for bounds in created:
-        for product, units in session.query(_UNITS_ORDERED, bounds):
+        for product, units in connection.execute(_UNITS_ORDERED, bounds):
             expected[product] -= units
     for bounds in pool:
-        for product, units in session.query(_UNITS_RETURNED, bounds):
+        for product, units in connection.execute(_UNITS_RETURNED, bounds):
             expected[product] += units
-    now = stock_snapshot(session, len(expected))
+    now = _by_product(connection.execute(_STOCK_NOW), len(expected))
+    connection.execute("COMMIT")
     negative = sum(1 for quantity in now if quantity < 0)
     unconserved = sum(1 for was, quantity in zip(expected, now, strict=True) if was != quantity)
     return negative, unconserved
+
+
+def _by_product(rows: Iterable[tuple[Any, ...]], products: int) -> array[int]:
+    stock = array("q", bytes(8 * products))
+    for product, quantity in rows:
+        stock[product] = quantity
+    return stock
 
 
 def _slices(ids: range, count: int) -> Iterator[dict[str, int]]:

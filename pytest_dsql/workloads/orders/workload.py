@@ -34,6 +34,7 @@ SHARES: Final = {product_read: 0.4, order_history: 0.3, order_create: 0.2, order
 #: Set-aside orders beyond the expected number of cancels: shares are drawn at random, slots differ in speed.
 _SPARE: Final = 1.25
 _SPARE_PER_SLOT: Final = 16
+_IN_FLIGHT_PER_SLOT: Final = 4
 
 _FEW_WORKERS: Final = 4
 _MANY_WORKERS: Final = 16
@@ -137,6 +138,8 @@ class Orders:
             findings = check(session, run, tally)
             pool = run.pools["cancellable"]
             used_to = pool.start if findings.used_to is None else findings.used_to + 1
+            # Behind the last one that was touched, orders may be on their way: of COMMITs whose answer nobody awaited.
+            used_to = min(used_to + _IN_FLIGHT_PER_SLOT * run.slots, pool.stop)
             session.execute(f"UPDATE {SCHEMA}.cell_runs SET reserved_to = %s WHERE number = %s", (used_to, run.number))
         return findings.violations
 
