@@ -54,6 +54,7 @@ class Frontend(asyncio.Protocol):
         "_skip",
         "_tagged_portals",
         "_tagged_statements",
+        "_tagging",
         "executes",
         "lost",
         "transport",
@@ -67,7 +68,8 @@ class Frontend(asyncio.Protocol):
         self._skip = 0  #: bytes still to come of a frame whose beginning has gone on
         self._held = bytearray()  #: the beginning of a frame that can only go on whole
         self._needed = 0  #: its length as far as known
-        self._tagged_statements: dict[bytes, bytes] = {}  #: prepared statements whose command tag is not PostgreSQL's
+        self._tagging = False  #: whether there was a prepared statement whose command tag is not PostgreSQL's
+        self._tagged_statements: dict[bytes, bytes] = {}  #: their tags, by the statement's name
         self._tagged_portals: dict[bytes, bytes] = {}
 
     def data_received(self, data: bytes) -> None:
@@ -94,10 +96,10 @@ class Frontend(asyncio.Protocol):
             if after > end:
                 break
             if kind == BIND:
-                if self._tagged_statements:
+                if self._tagging:
                     self._note_bind(data[position + HEADER_SIZE : after])
             elif kind == EXECUTE:
-                if self._tagged_portals:
+                if self._tagging:
                     self._note_execute(data[position + HEADER_SIZE : after])
                 self.executes += 1
             elif kind == SYNC:
@@ -136,7 +138,7 @@ class Frontend(asyncio.Protocol):
         if end - position >= HEADER_SIZE:
             kind, length = HEADER.unpack_from(data, position)
             # Rows to copy and parameters go on as they come; nothing in them matters here.
-            if kind == frames.COPY_DATA or (kind == BIND and not self._tagged_statements):
+            if kind == frames.COPY_DATA or (kind == BIND and not self._tagging):
                 self._skip = position + 1 + length - end
                 return end
             self._needed = 1 + length
@@ -193,6 +195,7 @@ class Frontend(asyncio.Protocol):
             # PostgreSQL has its own answer to several statements in one Parse.
             return None
         if decision.tags:
+            self._tagging = True
             self._tagged_statements[name] = decision.tags[0]
         if decision.text is None:
             return None

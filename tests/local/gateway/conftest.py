@@ -11,13 +11,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from gateway_harness import REGION, RunningGateway, direct, run_gateway
 
 from pytest_dsql.local.account import choose_account
 from pytest_dsql.local.cluster import Cluster
 from pytest_dsql.local.clusters import Clusters
 from pytest_dsql.local.directories import runtime_base
 from pytest_dsql.local.installation import find_installation
+from tests.local.gateway.harness import REGION, RunningGateway, direct, run_gateway
 
 
 @pytest.fixture(scope="session")

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 import uvloop
 from botocore.session import Session as BotocoreSession
+from psycopg import pq
 
 from pytest_dsql.local.cluster import Cluster, Principal
 from pytest_dsql.local.dialect.judgement import Judgement, Part, Refusal
+from pytest_dsql.local.gateway import frames, startup
 from pytest_dsql.local.gateway.authority import CertificateAuthority
 from pytest_dsql.local.gateway.server import Gateway
 
@@ -112,6 +117,38 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
         time.sleep(0.005)
 
 
+def next_result(pgconn: pq.abc.PGconn) -> pq.abc.PGresult | None:
+    """The next result. libpq's own waiting would hold the interpreter's lock, and with it stop the gateway's thread."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pgconn.socket, selectors.EVENT_READ)
+        pgconn.flush()
+        while pgconn.is_busy():
+            assert selector.select(10), "no answer in time"
+            pgconn.consume_input()
+    return pgconn.get_result()
+
+
+def ask(pgconn: pq.abc.PGconn, send: str, *arguments: Any) -> pq.abc.PGresult:
+    """Send with one of libpq's `send_...` functions, and give the one result."""
+    getattr(pgconn, send)(*arguments)
+    result = next_result(pgconn)
+    assert result is not None
+    assert next_result(pgconn) is None
+    return result
+
+
+def pipeline_results(pgconn: pq.abc.PGconn, syncs: int) -> list[pq.abc.PGresult]:
+    """The results of a pipeline up to so many Syncs, these left out."""
+    found = []
+    while syncs:
+        result = next_result(pgconn)
+        if result is not None and result.status == pq.ExecStatus.PIPELINE_SYNC:
+            syncs -= 1
+        elif result is not None:
+            found.append(result)
+    return found
+
+
 def sign(principal: Principal, host: str, action: str, *, expires: int = 900, region: str = REGION) -> str:
     """A token as botocore makes it."""
     session = BotocoreSession()
@@ -151,3 +188,86 @@ def direct(cluster: Cluster, user: str = "pytest_dsql_engine") -> psycopg.Connec
     """A connection to the cluster's PostgreSQL without the gateway."""
     directory = str(Path(cluster.socket_path).parent)
     return psycopg.connect(host=directory, user=user, dbname="postgres", autocommit=True)
+
+
+class RawClient:
+    """A client that speaks the protocol by hand, over TLS."""
+
+    def __init__(
+        self, served: RunningGateway, *, sni: str | None = "cluster", alpn: str | None = None, direct: bool = False
+    ) -> None:
+        self.served = served
+        raw = socket.create_connection(("127.0.0.1", served.port), timeout=10)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not direct:
+            raw.sendall(startup.PREFIX.pack(8, startup.SSL_REQUEST))
+            assert raw.recv(1) == b"S"
+        context = ssl.create_default_context(cafile=str(served.root_file))
+        host = served.cluster.host if sni == "cluster" else sni
+        if host is None or host == "unknown.example":
+            context.check_hostname = False
+        if alpn is not None:
+            context.set_alpn_protocols([alpn])
+        self.socket = context.wrap_socket(raw, server_hostname=host)
+        self._buffer = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def startup(self, version: int = startup.PROTOCOL_3_0, **settings: str) -> None:
+        """Send a startup packet."""
+        payload = b"".join(f"{name}\0{value}\0".encode() for name, value in settings.items())
+        self.send(frames.packet(version.to_bytes(4, "big") + payload + b"\0"))
+
+    def password(self, token: str) -> None:
+        self.send(frames.message(frames.PASSWORD, token.encode() + b"\0"))
+
+    def logged_in(self, user: str = "admin", **settings: str) -> RawClient:
+        """Go through the whole login."""
+        self.startup(user=user, database="postgres", **settings)
+        assert self.frame() == ("R", b"\0\0\0\3")
+        self.password(self.served.token("DbConnectAdmin" if user == "admin" else "DbConnect"))
+        self.until_ready()
+        return self
+
+    def frame(self) -> tuple[str, bytes]:
+        """The next message of the server."""
+        while True:
+            if len(self._buffer) >= 5:
+                kind, length = frames.HEADER.unpack_from(self._buffer)
+                if len(self._buffer) > length:
+                    payload = self._buffer[5 : 1 + length]
+                    self._buffer = self._buffer[1 + length :]
+                    return chr(kind), payload
+            part = self.socket.recv(65_536)
+            assert part, f"the connection ended after {self._buffer!r}"
+            self._buffer += part
+
+    def until_ready(self) -> list[tuple[str, bytes]]:
+        """The messages up to the next ReadyForQuery, it included."""
+        found = [self.frame()]
+        while found[-1][0] != "Z":
+            found.append(self.frame())
+        return found
+
+    def error(self) -> dict[str, str]:
+        """The fields of the next message, which must be an error."""
+        kind, payload = self.frame()
+        assert kind == "E", (kind, payload)
+        return {name: value.decode() for name, value in frames.fields(payload).items()}
+
+    def expect_end(self) -> bytes:
+        """What comes until the server closes the connection."""
+        found = self._buffer
+        try:
+            while part := self.socket.recv(65_536):
+                found += part
+        except (ConnectionResetError, ssl.SSLEOFError):
+            pass
+        return found
