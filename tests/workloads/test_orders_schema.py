@@ -27,7 +27,7 @@ from pytest_dsql.workloads.orders.workload import Orders
         ("UPDATE {s}.products SET tenant = 99 WHERE id = 1", psycopg.errors.ForeignKeyViolation),
         ("UPDATE {s}.orders SET customer = 999 WHERE id = 1", psycopg.errors.ForeignKeyViolation),
         ("UPDATE {s}.order_items SET product = 999", psycopg.errors.ForeignKeyViolation),
-        ('UPDATE {s}.ledger SET "order" = 999 WHERE id = 1', psycopg.errors.ForeignKeyViolation),
+        ('UPDATE {s}.ledger SET "order" = 999999 WHERE id = 1', psycopg.errors.ForeignKeyViolation),
         ("DELETE FROM {s}.orders WHERE id = 1", psycopg.errors.ForeignKeyViolation),
         ("INSERT INTO {s}.inventory VALUES (999, 1, 1)", psycopg.errors.ForeignKeyViolation),
     ],
