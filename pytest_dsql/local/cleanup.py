@@ -106,12 +106,13 @@ def _servers(directory: Path) -> list[int]:
     below = f"{directory}{os.sep}"
     return [
         pid
-        for pid, command in _command_lines()
+        for pid, command in command_lines()
         if Path(command[0]).name in ("postgres", "unshare") and any(word.startswith(below) for word in command)
     ]
 
 
-def _command_lines() -> Iterator[tuple[int, list[str]]]:
+def command_lines() -> Iterator[tuple[int, list[str]]]:
+    """The processes of this machine with the words of their command lines."""
     processes = Path("/proc")
     if (processes / "self" / "cmdline").exists():
         for path in processes.glob("[0-9]*/cmdline"):

@@ -146,8 +146,10 @@ class Engine:
             if started:
                 os.close(lock.descriptor)  # the engine holds it now
             else:
-                ours.close()
+                ours.close()  # an engine that lives ends when it sees this
                 lock.release(remove=False)
+                with contextlib.suppress(EngineError):
+                    _await_end(directory)
 
     def new_cluster(self) -> LocalCluster:
         """Make a further cluster: its own host name, its own PostgreSQL. It goes with this holder."""

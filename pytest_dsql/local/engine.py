@@ -30,6 +30,7 @@ from pytest_dsql.local.installation import find_installation
 from pytest_dsql.local.locks import FileLock
 from pytest_dsql.local.options import DEFAULT_REGION, EngineOptions
 from pytest_dsql.local.persistent import DataDirectory
+from pytest_dsql.local.programs import reachable_installation
 from pytest_dsql.local.spawn import CONNECTION_DESCRIPTOR, LOCK_DESCRIPTOR
 from pytest_dsql.masking import mask
 
@@ -140,6 +141,9 @@ class EngineProcess:
             # That account must be able to pass through to its own directories; it can't list ours.
             for directory in (self._directory.parent, self._directory):
                 directory.chmod(0o711)
+            programs = self._directory / "programs"
+            programs.mkdir(mode=0o755)
+            installation = reachable_installation(installation, account, programs)
         clusters = Clusters(
             self._directory,
             installation,

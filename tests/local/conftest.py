@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from pytest_dsql.local.cleanup import command_lines
 
 
 class Place:
@@ -25,8 +26,8 @@ class Place:
 
     def processes(self) -> list[str]:
         """The command lines of the processes that mention this place."""
-        listing = subprocess.run(["ps", "-axwwo", "args="], capture_output=True, text=True, check=True).stdout
-        return [line for line in listing.splitlines() if str(self.directory) in line]
+        lines = (" ".join(words) for _, words in command_lines())
+        return [line for line in lines if str(self.directory) in line]
 
     def left(self) -> list[str]:
         """Files, directories and processes that are there; a cache of templates is meant to stay."""

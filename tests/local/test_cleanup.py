@@ -19,8 +19,7 @@ SEGMENTS = Path("/proc/sysvipc/shm")
 
 
 def children(pid: int) -> list[int]:
-    listing = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    return [int(word) for word in listing.stdout.split()]
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def killed_without_a_word(name: str) -> Engine:

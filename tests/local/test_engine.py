@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -22,6 +23,11 @@ from pytest_dsql.local.client import Engine
 from pytest_dsql.local.options import EngineOptions
 from tests.local.conftest import Place
 from tests.local.engines import ask, connect
+
+TCP_TABLE = Path("/proc/net/tcp")
+
+#: Runs before anything else in a Python process that has its directory on PYTHONPATH.
+CUSTOMIZE = "sitecustomize.py"
 
 HOLD = """
 import sys, time
@@ -88,9 +94,12 @@ def test_what_it_makes_is_private(engine: Engine) -> None:
             assert secret.encode() not in path.read_bytes()
 
 
+@pytest.mark.skipif(not TCP_TABLE.exists(), reason="listening sockets can't be listed here")
 def test_it_listens_on_the_loopback_address_only(engine: Engine) -> None:
-    addresses = {line.split()[3] for line in subprocess.check_output(["ss", "-Htln"], text=True).splitlines()}
-    assert [address for address in addresses if address.endswith(f":{engine.port}")] == [f"127.0.0.1:{engine.port}"]
+    listening = [row.split()[1] for row in TCP_TABLE.read_text().splitlines()[1:] if row.split()[3] == "0A"]
+    assert [address for address in listening if address.endswith(f":{engine.port:04X}")] == [
+        f"0100007F:{engine.port:04X}"  # 127.0.0.1, as the kernel writes it
+    ]
 
 
 def test_holders_of_one_name_share_an_engine_until_the_last_is_gone(place: Place) -> None:
@@ -238,8 +247,31 @@ def test_a_failing_start_is_told_and_leaves_nothing(place: Place, monkeypatch: p
     assert not place.left()
 
 
+def test_a_process_that_dies_at_start_is_told_and_leaves_nothing(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / CUSTOMIZE).write_text("import os; os.write(2, b'no luck today'); os._exit(3)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(EngineError, match="the embedded engine's process died at start: no luck today"):
+        Engine.start_or_attach()
+    assert not place.left()
+
+
+@pytest.mark.parametrize("module", ["uvloop", "postgast", "cryptography"])
+def test_a_missing_part_names_the_extra(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    (tmp_path / CUSTOMIZE).write_text(f"import sys; sys.modules[{module!r}] = None")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(EngineError, match=rf"module '{module}.*pip install 'pytest-dsql\[local\]'"):
+        Engine.start_or_attach()
+    assert not place.left()
+
+
 def test_a_disk_that_is_full_is_told_and_leaves_nothing(place: Place) -> None:
     # Of a tiny file system; only root may mount one.
+    if shutil.which("mount") is None:
+        pytest.skip("no mount on this machine")
     small = place.directory / "small"
     small.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", small], capture_output=True, check=False)
