@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dsql.plugin import plan_of
+from pytest_dsql.fixtures import plan_of
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_dsql import Latency, Slo, ms
+from pytest_dsql.experiment.cells import Load
+from pytest_dsql.workloads.orders.workload import Orders
 
 pytestmark = pytest.mark.dsql
 
@@ -16,7 +18,7 @@ SLO = Slo(
 )
 
 
-def test_order_workload_meets_the_slo(dsql_load, dsql_orders, connections):
+def test_order_workload_meets_the_slo(dsql_load: Load, dsql_orders: Orders, connections: int) -> None:
     """Uniform access, each transaction in an explicit REPEATABLE READ block, one statement per round trip."""
     cell = dsql_load.closed(dsql_orders.mix, connections=connections)
     cell.assert_meets(SLO)

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import pytest
 
-from pytest_dsql import Mix
+from pytest_dsql import Endpoint, Mix
 from pytest_dsql.connect.endpoint import IamAuth
 from pytest_dsql.connect.token import sign_token
+from pytest_dsql.experiment.cells import Load
+from pytest_dsql.experiment.plans import Plan
 from pytest_dsql.workloads.orders.transactions import product_read
+from pytest_dsql.workloads.orders.workload import Orders
 
 pytestmark = pytest.mark.dsql
 
 
 @pytest.fixture
-def product_reads(dsql_orders):
+def product_reads(dsql_orders: Orders) -> Mix:
     """A mix of product reads only."""
     return Mix({product_read: 1.0}, workload=dsql_orders)
 
 
-def test_token_signing(dsql_load, dsql_endpoint, dsql_plan, benchmark):
+def test_token_signing(dsql_load: Load, dsql_endpoint: Endpoint, dsql_plan: Plan, benchmark: Any) -> None:
     """Sign tokens one after the other; the first apart, because it looks up the credentials."""
     if not isinstance(dsql_endpoint.auth, IamAuth):
         pytest.skip("this target takes a password: there is no token to sign")
@@ -36,42 +41,42 @@ def test_token_signing(dsql_load, dsql_endpoint, dsql_plan, benchmark):
         )
 
 
-def test_sequential_connections(dsql_connect, dsql_plan, benchmark):
+def test_sequential_connections(dsql_connect: Callable[[], Any], dsql_plan: Plan, benchmark: Any) -> None:
     """Connect, `SELECT 1`, close: one after the other."""
 
-    def connect_once():
+    def connect_once() -> object:
         with dsql_connect() as connection:
             return connection.execute("SELECT 1").fetchone()
 
     assert benchmark.pedantic(connect_once, rounds=dsql_plan.sequential) == (1,)
 
 
-def test_kept_connections_beat_new_ones(dsql_load, dsql_plan, product_reads):
+def test_kept_connections_beat_new_ones(dsql_load: Load, dsql_plan: Plan, product_reads: Mix) -> None:
     """The same reads over kept connections, and with a new connection for each."""
-    sizes = {
-        "connections": dsql_plan.connection_workers,
-        "warmup": dsql_plan.connection_warmup_s,
-        "duration": dsql_plan.connection_window_s,
-    }
-    kept = dsql_load.closed(product_reads, **sizes)
-    new = dsql_load.churn(product_reads, **sizes)
+    kept = dsql_load.closed(
+        product_reads,
+        connections=dsql_plan.connection_workers,
+        warmup=dsql_plan.connection_warmup_s,
+        duration=dsql_plan.connection_window_s,
+    )
+    new = dsql_load.churn(product_reads, connections=dsql_plan.connection_workers)
     kept.assert_connected()
     new.assert_connected()
     assert kept.tps > new.tps
 
 
-def test_burst(dsql_load, burst):
+def test_burst(dsql_load: Load, burst: int) -> None:
     """Many connections asked for at once: all are made, or their refusal is explained by a limit of the target."""
     dsql_load.connect_burst(burst).assert_connected()
 
 
-def test_sequential_connections_after_the_burst(dsql_load, dsql_plan):
+def test_sequential_connections_after_the_burst(dsql_load: Load, dsql_plan: Plan) -> None:
     """The target is itself again right after the largest burst."""
     dsql_load.connect_burst(max(dsql_plan.bursts)).assert_connected()
     dsql_load.sequential_connects(20).assert_connected()
 
 
-def test_256_first_connections_sign_once(dsql_load):
+def test_256_first_connections_sign_once(dsql_load: Load) -> None:
     """The published harness lost its first connections when 256 of them looked up credentials at once."""
     connections = dsql_load.connect_burst(256)
     connections.assert_connected()

@@ -7,23 +7,40 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, final
+from typing import TYPE_CHECKING, Any, Final, TextIO, final
 
 import pytest
 
-from pytest_dsql.plugin import RUN_ID, plan_of, settings_of
+from pytest_dsql.settings import Settings
 
 if TYPE_CHECKING:
     import psycopg
-    from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
     from pytest_dsql.connect.endpoint import Endpoint
+    from pytest_dsql.connect.pool import AsyncDsqlPool, DsqlPool
     from pytest_dsql.experiment.cells import Load
     from pytest_dsql.experiment.plans import Plan
     from pytest_dsql.local.client import Engine
     from pytest_dsql.results.writer import ResultsFile
     from pytest_dsql.targets.target import Target
     from pytest_dsql.workloads.orders.workload import Orders
+
+
+SETTINGS: Final = pytest.StashKey[Settings]()
+RUN_ID: Final = pytest.StashKey[str]()
+
+
+def settings_of(config: pytest.Config) -> Settings:
+    """Return what the user chose for this run."""
+    return config.stash[SETTINGS]
+
+
+def plan_of(config: pytest.Config) -> Plan:
+    """Return the sizes that this run's plan has on its target: for `pytest_generate_tests` of a benchmark folder."""
+    from pytest_dsql.experiment.plans import plan_for
+
+    settings = settings_of(config)
+    return plan_for(settings.plan, settings.target)
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +106,7 @@ def dsql_connection(dsql_target: Target) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.fixture
-def dsql_pool(dsql_target: Target) -> Iterator[ConnectionPool[Any]]:
+def dsql_pool(dsql_target: Target) -> Iterator[DsqlPool]:
     """An open psycopg_pool of 1 to 8 connections, with a token per connection attempt."""
     from pytest_dsql.connect.pool import open_pool
 
@@ -98,11 +115,11 @@ def dsql_pool(dsql_target: Target) -> Iterator[ConnectionPool[Any]]:
 
 
 @pytest.fixture
-def dsql_async_pool(dsql_target: Target) -> AsyncConnectionPool[Any]:
-    """An AsyncConnectionPool that the test opens in its own event loop: `async with dsql_async_pool as pool:`."""
-    from pytest_dsql.connect.pool import open_async_pool
+def dsql_async_pool(dsql_target: Target) -> AsyncDsqlPool:
+    """A psycopg_pool.AsyncConnectionPool, for the test to open in its event loop: `async with dsql_async_pool:`."""
+    from pytest_dsql.connect.pool import unopened_async_pool
 
-    return open_async_pool(dsql_target.endpoint, dsql_target.tokens, min_size=1, max_size=8)
+    return unopened_async_pool(dsql_target.endpoint, dsql_target.tokens, min_size=1, max_size=8)
 
 
 @pytest.fixture(scope="session")

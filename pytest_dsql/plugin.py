@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import pytest
 
+from pytest_dsql import fixtures
 from pytest_dsql.errors import DsqlError, Inconclusive, Invalid, UsageError
+from pytest_dsql.fixtures import RUN_ID, SETTINGS, settings_of
 from pytest_dsql.settings import OPTIONS, Settings
 
-if TYPE_CHECKING:
-    from pytest_dsql.experiment.plans import Plan
-
-SETTINGS: Final = pytest.StashKey[Settings]()
-RUN_ID: Final = pytest.StashKey[str]()
 #: How many selected tests of this process measure cells.
 _ASKED: Final = pytest.StashKey[int]()
-
-
-def settings_of(config: pytest.Config) -> Settings:
-    """Return what the user chose for this run."""
-    return config.stash[SETTINGS]
-
-
-def plan_of(config: pytest.Config) -> Plan:
-    """Return the sizes that this run's plan has on its target: for `pytest_generate_tests` of a benchmark folder."""
-    from pytest_dsql.experiment.plans import plan_for
-
-    settings = settings_of(config)
-    return plan_for(settings.plan, settings.target)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,8 +31,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Resolve the settings, before anything is created; a wrong value is a usage error."""
-    from pytest_dsql import fixtures
-
     for name, meaning in (
         ("dsql", "needs a target (`--dsql-target`); select with `-m dsql`"),
         ("dsql_aws", "is meaningless on the embedded engine"),
@@ -99,20 +81,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Count the selected tests that measure cells."""
-    session.config.stash[_ASKED] = sum("dsql_load" in getattr(one, "fixturenames", ()) for one in session.items)
+    """Count the selected tests that measure cells, and say what would keep the target from being made."""
+    config = session.config
+    names = [set(getattr(one, "fixturenames", ())) for one in session.items]
+    config.stash[_ASKED] = sum("dsql_load" in one for one in names)
+    if config.option.collectonly or hasattr(config, "workerinput") or not any("dsql_target" in one for one in names):
+        return
+    from pytest_dsql.targets import preflight
+
+    try:
+        preflight(settings_of(config))
+    except DsqlError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Turn an inconclusive or invalid cell into a skip where the user asked for that."""
+    """Fail a test with a void cell even if it asserts nothing; skip an undecided one where the user asked for that."""
     try:
-        return (yield)
+        result = yield
     except (Inconclusive, Invalid) as error:
         if settings_of(pyfuncitem.config).inconclusive != "skip":
             raise
         first_line = str(error).strip().partition("\n")[0]
         pytest.skip(f"{type(error).__name__.lower()}: {first_line}")
+    load: Any = pyfuncitem.funcargs.get("dsql_load")
+    if load is not None:
+        load.raise_if_void()
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

@@ -266,6 +266,22 @@ async def open_async_pool(
     return pool
 
 
+def unopened_async_pool(
+    endpoint: Endpoint,
+    tokens: TokenSource,
+    *,
+    min_size: int = 4,
+    max_size: int | None = None,
+    timeout_s: float = TIMEOUT_S,
+    name: str | None = None,
+) -> AsyncDsqlPool:
+    """Make an asynchronous pool outside any event loop, for `async with pool:` in the loop that will use it.
+
+    An endpoint that can't be reached shows when a client asks for a connection: PoolTimeout says why.
+    """
+    return AsyncDsqlPool(_Supply(endpoint, tokens, timeout_s), min_size, max_size, name)
+
+
 class _Silent(OperationalError):
     """No answer in time, although the connection looks open."""
 

@@ -45,7 +45,8 @@ class Load:
     record: Callable[[Cell | Connections], None]
     note: Callable[[str, dict[str, Any]], None]
     progress: Callable[[str], Callable[[Progress], None] | None]
-    _cells: int = field(default=0, init=False)
+    _made: int = field(default=0, init=False)
+    _cells: list[Cell] = field(default_factory=list, init=False)
 
     def closed(self, mix: Mix, *, connections: int, warmup: float | None = None, duration: float | None = None) -> Cell:
         """Closed loop: each of `connections` sends its next request when the last one answered.
@@ -76,6 +77,15 @@ class Load:
 
         _whole("n", n, 1, 10_000)
         return self._connections("sequential", n, lambda: sequential_connects(self.endpoint, n))
+
+    def raise_if_void(self) -> None:
+        """Raise SloMissed for a cell that violated an invariant: it is void, whether or not the test asks."""
+        from pytest_dsql.errors import SloMissed
+
+        __tracebackhide__ = True
+        for cell in self._cells:
+            if any((cell.invariants or {}).values()):
+                raise SloMissed(cell.table())
 
     def note_figures(self, experiment: str, **figures: float) -> None:
         """Put figures that are no cell's (the time that signing a token takes) into the results file."""
@@ -124,6 +134,7 @@ class Load:
                 extend=lambda windows: self._segment(sizes, 1 + windows, duration * windows),
                 record=self.record,
             )
+            self._cells.append(cell)
             self.record(cell)
             return cell
 
@@ -186,8 +197,8 @@ class Load:
         return connection
 
     def _next_id(self) -> str:
-        self._cells += 1
-        suffix = "" if self._cells == 1 else f"#{self._cells}"
+        self._made += 1
+        suffix = "" if self._made == 1 else f"#{self._made}"
         return f"{self.test}{suffix}"
 
 
