@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import re
 from bisect import bisect_left
@@ -82,29 +81,37 @@ _QUERIES: Final[Mapping[bytes, Kind]] = {
     b"DeleteStmt": "dml",
 }
 
-#: What a tree must hold for the rules on a node inside queries to apply. Functions and the strengths of locking clauses
-#: are added by the rules' own options.
-QUERY_MARKS: Final[Mapping[str, tuple[str, ...]]] = {
-    "MergeStmt": ('"MergeStmt":',),
-    "RangeTableSample": ('"RangeTableSample":',),
-    "SelectStmt": ('"intoClause":',),
-    "FuncCall": ('"sval":"set_config"',),
+#: What a tree must hold for the rules on a node inside queries to apply; and then which of the rules' own words.
+QUERY_MARKS: Final[Mapping[str, Mapping[bytes, tuple[str, str] | None]]] = {
+    "MergeStmt": {b'"MergeStmt":': None},
+    "RangeTableSample": {b'"RangeTableSample":': None},
+    "SelectStmt": {b'"intoClause":': None, b'"lockingClause":': ("strength", "strengths")},
+    "FuncCall": {b'"FuncCall":': ("sval", "functions")},
 }
 
 
 @functools.lru_cache(maxsize=16)
-def _marks(rules: date) -> re.Pattern[bytes]:
-    marks = [mark for found in QUERY_MARKS.values() for mark in found]
-    for rule in itertools.chain.from_iterable(in_force(rules).get(node, ()) for node in QUERY_MARKS):
-        marks += [f'"sval":"{function}"' for function in rule.options.get("functions", ())]
-        marks += [f'"strength":"{strength}"' for strength in rule.options.get("strengths", ())]
-    return re.compile("|".join(map(re.escape, marks)).encode())
+def _marks(rules: date) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
+    marks = []
+    for node, found in QUERY_MARKS.items():
+        for mark, words in found.items():
+            key, name = words or ("", "")
+            known = {word for rule in in_force(rules).get(node, ()) for word in rule.options.get(name, ())}
+            marks.append((mark, tuple(f'"{key}":"{word}"'.encode() for word in sorted(known))))
+    return tuple(marks)
+
+
+def _meets_a_rule(tree: bytes, rules: date) -> bool:
+    for mark, words in _marks(rules):
+        if mark in tree and (not words or any(word in tree for word in words)):
+            return True
+    return False
 
 
 def _simple_query(tree: bytes, rules: date) -> Kind | None:
     first = _FIRST.match(tree)
     kind = _QUERIES.get(first[1]) if first else None
-    if kind is None or tree.count(b'{"stmt":{') != 1 or _marks(rules).search(tree):
+    if kind is None or tree.count(b'{"stmt":{') != 1 or _meets_a_rule(tree, rules):
         return None
     return "dml" if kind == "select" and _WRITES.search(tree) else kind
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -69,11 +70,48 @@ def _library() -> ctypes.CDLL:
     return library
 
 
+# The library walks the tree recursively and does not look at the stack: about 130 bytes for each of `1+1+1+...`, which
+# is the deepest tree that a text of some length can make (60,000 terms end the process on a stack of 8 MiB). So a text
+# that could need more than the smallest of stacks is parsed on one that fits it; memory is only taken for what is used.
+_SHORT: Final = 4_096  # bytes
+_STACK_PER_BYTE: Final = 128
+_stack_size_lock: Final = threading.Lock()
+
+
 def parse(text: bytes) -> bytes:
     """Return the parse trees of the statements in `text` as JSON. Offsets in it count bytes of `text`.
 
-    `text` is UTF-8 without null bytes. Raises ParseError when PostgreSQL's parser refuses it.
+    `text` is UTF-8 without null bytes. Raises ParseError when PostgreSQL's parser refuses it, or when there is no
+    room to parse it.
     """
+    if len(text) <= _SHORT:
+        return _parse(text)
+    answer: list[bytes | ParseError] = []
+
+    def run() -> None:
+        try:
+            answer.append(_parse(text))
+        except ParseError as error:
+            answer.append(error)
+
+    thread = threading.Thread(target=run, name="dialect-parse")
+    # A multiple of the page size, and never less than a thread needs anyway.
+    stack = max(1 << 20, len(text) * _STACK_PER_BYTE + (1 << 18)) + 0xFFFF & ~0xFFFF
+    with _stack_size_lock:
+        before = threading.stack_size(stack)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise ParseError(f"no stack of {stack} bytes to parse a text of {len(text)}: {error}") from error
+        finally:
+            threading.stack_size(before)
+    thread.join()
+    if isinstance(answer[0], ParseError):
+        raise answer[0]
+    return answer[0]
+
+
+def _parse(text: bytes) -> bytes:
     library = _library()
     result = library.pg_query_parse(text)
     try:

@@ -46,7 +46,7 @@ def _boolean_parameter(at: Candidate) -> Fields | None:
 
 @matcher
 def _set_config(at: Candidate) -> Fields | None:
-    if system_name(at.body.get("funcname")) != "set_config" or not at.body.get("args"):
+    if system_name(at.body.get("funcname")) not in at.options["functions"] or not at.body.get("args"):
         return None
     name = string(at.body["args"][0])
     return None if name is None or name.lower() in at.options["settable"] else {"name": name.lower()}
