@@ -102,10 +102,7 @@ def _marks(rules: date) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
 
 
 def _meets_a_rule(tree: bytes, rules: date) -> bool:
-    for mark, words in _marks(rules):
-        if mark in tree and (not words or any(word in tree for word in words)):
-            return True
-    return False
+    return any(mark in tree and (not words or any(word in tree for word in words)) for mark, words in _marks(rules))
 
 
 def _simple_query(tree: bytes, rules: date) -> Kind | None:
