@@ -86,8 +86,7 @@ class Orders:
         Raises ForeignSchema when the schema is not ours, UsageError when it holds another scale or seed,
         ConnectionFailed and DataLoadFailed for what trying again does not cure.
         """
-        if workers is None:
-            workers = _MANY_WORKERS if self.scale.total_rows >= _MANY_ROWS else _FEW_WORKERS
+        workers = workers or self._workers
         return load(connect, self._identity, self._data, dialect=dialect, workers=workers, progress=progress)
 
     def remove(self, connect: Connect) -> bool:
@@ -143,6 +142,10 @@ class Orders:
             session.execute(f"UPDATE {SCHEMA}.cell_runs SET reserved_to = %s WHERE number = %s", (used_to, run.number))
         return findings.violations
 
+    @property
+    def _workers(self) -> int:
+        return _MANY_WORKERS if self.scale.total_rows >= _MANY_ROWS else _FEW_WORKERS
+
     def _claim(self, session: Session, cell: str, orders: int) -> tuple[int, int]:
         """Return a new run number and the first of the set-aside orders that belong to it."""
         import psycopg
@@ -182,5 +185,5 @@ class Orders:
             connect,
             self._data,
             (chunk for chunk in beyond if (chunk.part, chunk.number) not in landed),
-            workers=_FEW_WORKERS,
+            workers=self._workers,
         )
