@@ -10,6 +10,7 @@ import pytest
 from pytest_dsql.local.dialect.judge import QUERY_MARKS
 from pytest_dsql.local.dialect.matchers import MATCHERS
 from pytest_dsql.local.dialect.rulebook import Rule, in_force, rules, sources
+from pytest_dsql.local.gateway.startup import SETTABLE
 
 GENERAL_AVAILABILITY = date(2025, 5, 27)
 
@@ -46,6 +47,11 @@ def test_rules_of_a_day() -> None:
     before = in_force(date(2026, 9, 14))["IndexStmt"]
     after = in_force(date(2026, 9, 15))["IndexStmt"]
     assert {rule.id for rule in before} - {rule.id for rule in after} == {"partial-index-early"}
+
+
+def test_a_connection_may_set_what_a_session_may() -> None:
+    rule = next(rule for rule in rules() if rule.id == "parameter")
+    assert set(rule.options["settable"]) == SETTABLE
 
 
 def test_set_and_set_config_allow_the_same_parameters() -> None:

@@ -58,6 +58,7 @@ CASES = {
     ),
     "enum-type": Case("CREATE TYPE e AS ENUM ('a')", "CREATE TYPE not supported", "CREATE DOMAIN e AS text"),
     "alter-type": Case("ALTER TYPE e ADD VALUE 'b'", "ALTER TYPE not supported", "ALTER DOMAIN e SET DEFAULT 'b'"),
+    "alter-type-by-pattern": Case("ALTER TYPE e OWNER TO r", "ALTER TYPE not supported", "ALTER TABLE e SET SCHEMA s"),
     "rename-type": Case(
         "ALTER TYPE e RENAME TO f", "unsupported object in RENAME statement", "ALTER TABLE e RENAME TO f"
     ),
