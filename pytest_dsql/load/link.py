@@ -1,8 +1,7 @@
 """One libpq connection in the event loop: what is sent on it, and how its answers come back.
 
 Asking is a coroutine: it sends and then waits by `yield`; the loop resumes it with what the server answered - a libpq
-result, a list of them (pipeline), or a `Fault`. Plain and fast on purpose: a statement costs about two microseconds
-here besides libpq's own work.
+result, a list of them (pipeline), or a `Fault`. Plain and fast on purpose: see `Link._next_statement`.
 """
 
 from __future__ import annotations
@@ -162,9 +161,9 @@ class Link:
         Returns None when a statement was sent; otherwise what the coroutine must see to: a `Step` that needs more than
         sending, or the transaction's `Returned` value.
         """
-        # What ten thousand statements a second go through: no coroutine is resumed between two statements of a
-        # transaction. Measured with the server's work beside it, a generator's resumption costs five times what it
-        # costs in a loop of its own: 2 to 3 us of 40.
+        # What ten thousand statements a second go through, so no coroutine is resumed between two of a transaction's
+        # statements. Measured as Python's part, in a loop of its own: 1.8 us per statement, 4.2 us per transaction of
+        # one; about twice that when every answer resumed the coroutine. Doing without it altogether gained nothing.
         advance = self._advance
         assert advance is not None
         try:
