@@ -212,7 +212,8 @@ class Endpoint:
             result["sslrootcert"] = self.sslrootcert
         if self.sslnegotiation is not None:
             result["sslnegotiation"] = self.sslnegotiation
-        if self.dialect == "dsql":
+        # A DSN that turned out to lead to DSQL, behind some other name, stays as it was written.
+        if self.dialect == "dsql" and (isinstance(self.auth, IamAuth) or region_of(self.host) is not None):
             result = _dsql_defaults(self.sslmode) | result
         result |= self.parameters
         if secret:

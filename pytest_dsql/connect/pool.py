@@ -13,7 +13,7 @@ from typing import Any, Final, Self, cast, final
 
 from psycopg import AsyncConnection, Connection, OperationalError, pq
 from psycopg.rows import TupleRow
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
 from pytest_dsql.connect.dialer import TIMEOUT_S, dial, dial_async
 from pytest_dsql.connect.endpoint import Endpoint
@@ -127,6 +127,31 @@ class DsqlPool(ConnectionPool[PooledConnection]):
             reconnect_timeout=_RECONNECT_TIMEOUT_S,
         )
 
+    def open(self, wait: bool = True, timeout: float | None = None) -> None:
+        """Connect once, then fill the pool; with `wait`, until it holds `min_size` connections. Harmless when open.
+
+        The first connection is made in the caller's thread, so that its failure is the caller's, at once: psycopg_pool
+        would retry behind the scenes and say only that it took too long. Raises ConnectionFailed and CredentialsError.
+        """
+        if not self.closed:
+            return
+        first = PooledConnection.connect(supply=self._supply)
+        if self.min_size:
+            self._supply.first.append(first)
+        else:
+            first.close()
+        try:
+            super().open()
+        except PoolClosed:
+            first.close()  # a pool opens once
+            raise
+        if not wait:
+            return
+        try:
+            self.wait(self.timeout if timeout is None else timeout)
+        except PoolTimeout as error:
+            raise self._supply.failure or self._supply.explain(error) from None
+
     def getconn(self, timeout: float | None = None) -> PooledConnection:
         """Take a connection out of the pool. Raises PoolTimeout, which says why the last attempt to connect failed."""
         patience_s = self._supply.timeout_for(self.timeout if timeout is None else timeout)
@@ -179,6 +204,27 @@ class AsyncDsqlPool(AsyncConnectionPool[AsyncPooledConnection]):
             reconnect_timeout=_RECONNECT_TIMEOUT_S,
         )
 
+    async def open(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: ASYNC109 - psycopg_pool's
+        """Connect once, then fill the pool, likewise; `async with pool:` does it."""
+        if not self.closed:
+            return
+        first = await AsyncPooledConnection.connect(supply=self._supply)
+        if self.min_size:
+            self._supply.first.append(first)
+        else:
+            await first.close()
+        try:
+            await super().open()
+        except PoolClosed:
+            await first.close()
+            raise
+        if not wait:
+            return
+        try:
+            await self.wait(self.timeout if timeout is None else timeout)
+        except PoolTimeout as error:
+            raise self._supply.failure or self._supply.explain(error) from None
+
     async def getconn(self, timeout: float | None = None) -> AsyncPooledConnection:  # noqa: ASYNC109 - psycopg_pool's
         """Take a connection out of the pool. Raises PoolTimeout, which says why the last attempt to connect failed."""
         patience_s = self._supply.timeout_for(self.timeout if timeout is None else timeout)
@@ -224,20 +270,8 @@ def open_pool(
     `timeout_s` bounds a connection attempt, the opening, and a client's wait for a connection. Use it as a context
     manager, or close it. Raises ConnectionFailed or CredentialsError when the endpoint can't be reached or refuses us.
     """
-    supply = _Supply(endpoint, tokens, timeout_s)
-    pool = DsqlPool(supply, min_size, max_size, name)
-    # The first one in the caller's thread: its failure is the caller's, at once, while psycopg_pool would retry behind
-    # the scenes and say only that it took too long.
-    first = PooledConnection.connect(supply=supply)
-    if min_size:
-        supply.first.append(first)
-    else:
-        first.close()
+    pool = DsqlPool(_Supply(endpoint, tokens, timeout_s), min_size, max_size, name)
     pool.open()
-    try:
-        pool.wait(timeout_s)
-    except PoolTimeout as error:
-        raise supply.failure or supply.explain(error) from None
     return pool
 
 
@@ -251,18 +285,8 @@ async def open_async_pool(
     name: str | None = None,
 ) -> AsyncDsqlPool:
     """Open an asynchronous pool, likewise."""
-    supply = _Supply(endpoint, tokens, timeout_s)
-    pool = AsyncDsqlPool(supply, min_size, max_size, name)
-    first = await AsyncPooledConnection.connect(supply=supply)
-    if min_size:
-        supply.first.append(first)
-    else:
-        await first.close()
+    pool = unopened_async_pool(endpoint, tokens, min_size=min_size, max_size=max_size, timeout_s=timeout_s, name=name)
     await pool.open()
-    try:
-        await pool.wait(timeout_s)
-    except PoolTimeout as error:
-        raise supply.failure or supply.explain(error) from None
     return pool
 
 
@@ -277,7 +301,7 @@ def unopened_async_pool(
 ) -> AsyncDsqlPool:
     """Make an asynchronous pool outside any event loop, for `async with pool:` in the loop that will use it.
 
-    An endpoint that can't be reached shows when a client asks for a connection: PoolTimeout says why.
+    That raises ConnectionFailed or CredentialsError when the endpoint can't be reached or refuses us.
     """
     return AsyncDsqlPool(_Supply(endpoint, tokens, timeout_s), min_size, max_size, name)
 

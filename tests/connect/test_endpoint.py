@@ -288,6 +288,10 @@ class TestConninfo:
         conninfo = Endpoint.from_dsn("postgresql://u@db.example/d").conninfo()
         assert not {"sslrootcert", "sslnegotiation", "gssencmode", "password"} & set(conninfo)
 
+    def test_a_dsn_that_leads_to_dsql_by_another_name_stays_as_written(self) -> None:
+        endpoint = Endpoint.from_dsn("host=tunnel user=u password=p sslmode=verify-full")
+        assert replace(endpoint, dialect="dsql").conninfo() == endpoint.conninfo()
+
     def test_the_environment_leads_nowhere_else(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PGHOSTADDR", "192.0.2.1")
         monkeypatch.setenv("PGOPTIONS", "-c statement_timeout=1")

@@ -13,12 +13,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg_pool import PoolTimeout
+from psycopg_pool import PoolClosed, PoolTimeout
 
 from pytest_dsql.connect import pool as pool_module
 from pytest_dsql.connect import token as token_module
 from pytest_dsql.connect.endpoint import Endpoint, IamAuth, PasswordAuth
-from pytest_dsql.connect.pool import AsyncDsqlPool, DsqlPool, open_async_pool, open_pool
+from pytest_dsql.connect.pool import AsyncDsqlPool, DsqlPool, open_async_pool, open_pool, unopened_async_pool
 from pytest_dsql.connect.token import TokenSource
 from pytest_dsql.errors import ConnectionFailed, CredentialsError
 from tests.connect.conftest import listening, refusing
@@ -329,6 +329,37 @@ class TestFails:
     ) -> None:
         with pytest.raises(ValueError, match="size"):
             opened(replace(endpoint, host="absent.invalid"), min_size=min_size, max_size=max_size)
+
+
+class TestOpensLater:
+    def test_in_the_loop_that_uses_it(self, endpoint: Endpoint) -> None:
+        pool = unopened_async_pool(endpoint, TokenSource(endpoint), min_size=2)
+
+        async def use() -> tuple[object, int]:
+            async with pool, pool.connection() as connection:
+                cursor = await connection.execute("SELECT 1")
+                return await cursor.fetchone(), pool.get_stats()["pool_size"]
+
+        assert asyncio.run(use()) == ((1,), 2)
+
+    def test_a_refused_identity_is_told_when_it_opens(self, endpoint: Endpoint) -> None:
+        wrong = replace(endpoint, auth=PasswordAuth("wrong"))
+        pool = unopened_async_pool(wrong, TokenSource(wrong))
+
+        async def use() -> None:
+            async with pool:
+                pass
+
+        with pytest.raises(ConnectionFailed, match="password authentication failed"):
+            asyncio.run(use())
+
+    def test_a_pool_opens_once(self, opened: Opener, endpoint: Endpoint) -> None:
+        pool = opened(endpoint, min_size=1)
+        pool.run(pool.pool.open())
+        assert pool.pool.get_stats()["connections_num"] == 1
+        pool.run(pool.pool.close())
+        with pytest.raises(PoolClosed):
+            pool.run(pool.pool.open())
 
 
 def test_connections_are_replaced_at_fifty_minutes_with_jitter(endpoint: Endpoint) -> None:
