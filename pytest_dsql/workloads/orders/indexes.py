@@ -40,7 +40,9 @@ def _wait_until_valid(session: Session, name: str, job: str | None, started: flo
     )
     while True:
         rows = session.query(query, (SCHEMA, name))
-        if rows and rows[0][0]:
+        if not rows:
+            raise DataLoadFailed(f"index {SCHEMA}.{name} was dropped while it was being built; load again")
+        if rows[0][0]:
             return
         waited = time.monotonic() - started
         if waited > _BUILD_S:
