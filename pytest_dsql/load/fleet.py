@@ -144,7 +144,7 @@ class _Cell:
     def _kill_the_late(self) -> None:
         for worker in self._fleet.workers:
             if not worker.finished:
-                worker.kill()
+                worker.kill(f"it was not done {_GRACE_S:g} s after the cell's end")
 
     def _wait(self, over: Callable[[], bool]) -> None:
         """Listen to the workers until `over`, or until the cell has nothing more to wait for."""

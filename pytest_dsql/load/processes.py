@@ -43,6 +43,7 @@ class WorkerProcess:
         self.index: Final = index
         self.finished = False  #: it has said its last word, so its end is no death
         self.heard_ns = perf_counter_ns()  #: when it last said something
+        self._ended_because = ""
         self._received = received
         self._died = died
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
@@ -87,7 +88,9 @@ class WorkerProcess:
 
     def _epitaph(self, status: int) -> str:
         how = f"ended with status {status}"
-        if status < 0:
+        if self._ended_because:
+            how = f"had to be ended: {self._ended_because}"
+        elif status < 0:
             try:
                 how = f"was killed by {signal.Signals(-status).name}"
             except ValueError:
@@ -97,9 +100,10 @@ class WorkerProcess:
         tail = mask(self._output.read().decode("utf-8", "replace")).strip()
         return f"worker process {self.index + 1} {how}" + (f"; its last words: {tail}" if tail else "")
 
-    def kill(self) -> None:
-        """End the process at once."""
+    def kill(self, because: str) -> None:
+        """End the process at once; its death is then reported with this reason."""
         if self.process.poll() is None:
+            self._ended_because = because
             self.process.kill()
 
     def close(self) -> None:
@@ -152,7 +156,7 @@ class Fleet:
         now_ns = perf_counter_ns()
         for worker in self.workers:
             if not worker.finished and now_ns - worker.heard_ns > SILENCE_S * 1e9:
-                worker.kill()
+                worker.kill(f"it reported nothing for {SILENCE_S:g} s, so a transaction's own code seems stuck")
         self._loop.at(now_ns + 1_000_000_000, self._watch)
 
     def close(self) -> None:
