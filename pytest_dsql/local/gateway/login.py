@@ -115,8 +115,8 @@ class Login(asyncio.Protocol):
         try:
             if self._startup is None:
                 self._read_startup()
-            elif self._task is None:
-                self._read_password()
+            if self._startup is not None and self._task is None:
+                self._read_password(self._startup)
         except _Refused as refused:
             self._refuse(refused.answer)
         except StartupRefused as refused:
@@ -143,7 +143,7 @@ class Login(asyncio.Protocol):
         self._startup = startup.read(packet)
         self._transport.write(self._startup.negotiation + _REQUEST_PASSWORD)
 
-    def _read_password(self) -> None:
+    def _read_password(self, wanted: Startup) -> None:
         if len(self._buffer) < frames.HEADER_SIZE:
             return
         kind, length = frames.HEADER.unpack_from(self._buffer)
@@ -153,17 +153,16 @@ class Login(asyncio.Protocol):
             return
         password = bytes(self._buffer[frames.HEADER_SIZE : length])
         del self._buffer[: 1 + length]
-        assert self._startup is not None
         try:
-            cluster, principal = self._reception.verify(self._name, self._startup.user, password)
+            cluster, principal = self._reception.verify(self._name, wanted.user, password)
         except token.TokenRefused as refused:
             raise _Refused(_denied(refused.hint)) from None
-        self._startup.check()
-        if self._startup.user.startswith(INTERNAL_PREFIX):
+        wanted.check()
+        if wanted.user.startswith(INTERNAL_PREFIX):
             # The engine's own roles, its superuser among them, are nobody's.
             raise _Refused(_not_authorised(principal))
         self._transport.pause_reading()
-        self._task = asyncio.get_running_loop().create_task(self._begin(cluster, principal, self._startup))
+        self._task = asyncio.get_running_loop().create_task(self._begin(cluster, principal, wanted))
 
     async def _begin(self, cluster: Cluster, principal: Principal, wanted: Startup) -> None:
         # Here is decided which roles a principal may be: every one that can log in, and that PostgreSQL knows.

@@ -95,14 +95,15 @@ def read(packet: bytes) -> Startup:
     settings: dict[str, str] = {}
     unknown: list[bytes] = []
     place = PREFIX.size
-    while pair := frames.texts(packet, 2, place):
-        (name, value), place = pair
+    while packet[place:] != b"\0" and (pair := frames.texts(packet, 2, place)):
+        (name, value), following = pair
+        if not name:
+            break
         if name.startswith(b"_pq_."):
             unknown.append(name)
-        elif name:
-            settings[_text(name)] = _text(value)
         else:
-            break
+            settings[_text(name)] = _text(value)
+        place = following
     # The list of pairs ends with one more NUL, and the packet with that.
     if packet[place:] != b"\0":
         raise StartupRefused("08P01", "invalid startup packet layout: expected terminator as last byte")

@@ -81,13 +81,14 @@ class RunningGateway:
 
     def conninfo(self, **changes: Any) -> dict[str, Any]:
         user = changes.get("user", "admin")
+        if "password" not in changes:
+            changes["password"] = self.token("DbConnectAdmin" if user == "admin" else "DbConnect")
         return {
             "host": self.cluster.host,
             "hostaddr": "127.0.0.1",
             "port": self.port,
             "user": user,
             "dbname": "postgres",
-            "password": self.token("DbConnectAdmin" if user == "admin" else "DbConnect"),
             "sslmode": "verify-full",
             "sslrootcert": str(self.root_file),
             "connect_timeout": 10,
@@ -220,10 +221,10 @@ class RawClient:
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
-    def startup(self, version: int = startup.PROTOCOL_3_0, **settings: str) -> None:
+    def startup(self, **settings: str) -> None:
         """Send a startup packet."""
         payload = b"".join(f"{name}\0{value}\0".encode() for name, value in settings.items())
-        self.send(frames.packet(version.to_bytes(4, "big") + payload + b"\0"))
+        self.send(frames.packet(startup.PROTOCOL_3_0.to_bytes(4, "big") + payload + b"\0"))
 
     def password(self, token: str) -> None:
         self.send(frames.message(frames.PASSWORD, token.encode() + b"\0"))
