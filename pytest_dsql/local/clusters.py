@@ -20,8 +20,8 @@ from pytest_dsql.local.persistent import DataDirectory, Identity
 from pytest_dsql.local.postgres import Postgres
 from pytest_dsql.local.template import catalog_sql, copy_tree, ensure_template, template_key
 
-#: DSQL allows 10,000; what a laptop carries is bounded by memory and processes. Enough for bursts of 1,000.
-MAX_CONNECTIONS: Final = 1_100
+#: DSQL allows 10,000; a laptop is bounded by memory and processes. Enough for a burst of 1,000 beside what is open.
+MAX_CONNECTIONS: Final = 1_500
 
 #: Nobody's account: the engine's principals are no real ones.
 _ACCOUNT_ID: Final = "000000000000"
@@ -34,7 +34,7 @@ _COMMON: Final = {
     "shared_buffers": "64MB",
     "huge_pages": "off",
     "dynamic_shared_memory_type": "mmap",  # in the data directory, so that nothing stays in /dev/shm after a kill
-    "max_locks_per_transaction": "32",
+    "max_locks_per_transaction": "16",
     "max_pred_locks_per_transaction": "10",
     "max_wal_senders": "0",
     "wal_level": "minimal",

@@ -36,7 +36,8 @@ class Place:
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    tmp_path_factory.getbasetemp()  # made while TMPDIR is still the session's
     # Not tmp_path: sockets below it need a short path.
     directory = Path(tempfile.mkdtemp(prefix="dsql-"))
     monkeypatch.setenv("TMPDIR", str(directory))

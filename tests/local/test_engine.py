@@ -251,7 +251,7 @@ def test_a_process_that_dies_at_start_is_told_and_leaves_nothing(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / CUSTOMIZE).write_text("import os; os.write(2, b'no luck today'); os._exit(3)")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(EngineError, match="the embedded engine's process died at start: no luck today"):
         Engine.start_or_attach()
     assert not place.left()
@@ -262,7 +262,7 @@ def test_a_missing_part_names_the_extra(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     (tmp_path / CUSTOMIZE).write_text(f"import sys; sys.modules[{module!r}] = None")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(EngineError, match=rf"module '{module}.*pip install 'pytest-dsql\[local\]'"):
         Engine.start_or_attach()
     assert not place.left()
@@ -304,6 +304,18 @@ def test_the_control_socket_answers_nonsense_with_what_it_knows(engine: Engine) 
                 answer = json.loads(answers.readline())
                 assert answer["ok"] is False
                 assert "hold, describe, status, new_cluster, remove_cluster" in answer["error"]
+
+
+def test_people_who_start_its_process_are_sent_to_the_command() -> None:
+    process = subprocess.run(
+        [sys.executable, "-m", "pytest_dsql.local"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 1
+    assert process.stderr == "this is the engine's own process; start one with: pytest-dsql local\n"
 
 
 def test_a_closed_handle_says_so(place: Place) -> None:

