@@ -13,7 +13,7 @@ from typing import Any, Final, Self, cast, final
 
 from psycopg import AsyncConnection, Connection, OperationalError, pq
 from psycopg.rows import TupleRow
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from pytest_dsql.connect.dialer import TIMEOUT_S, dial, dial_async
 from pytest_dsql.connect.endpoint import Endpoint
@@ -142,7 +142,7 @@ class DsqlPool(ConnectionPool[PooledConnection]):
             first.close()
         try:
             super().open()
-        except PoolClosed:
+        except OperationalError:
             first.close()  # a pool opens once
             raise
         if not wait:
@@ -215,7 +215,7 @@ class AsyncDsqlPool(AsyncConnectionPool[AsyncPooledConnection]):
             await first.close()
         try:
             await super().open()
-        except PoolClosed:
+        except OperationalError:
             await first.close()
             raise
         if not wait:

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg_pool import PoolClosed, PoolTimeout
+from psycopg_pool import PoolTimeout
 
 from pytest_dsql.connect import pool as pool_module
 from pytest_dsql.connect import token as token_module
@@ -358,7 +358,7 @@ class TestOpensLater:
         pool.run(pool.pool.open())
         assert pool.pool.get_stats()["connections_num"] == 1
         pool.run(pool.pool.close())
-        with pytest.raises(PoolClosed):
+        with pytest.raises(psycopg.OperationalError, match="already been opened"):
             pool.run(pool.pool.open())
 
 
