@@ -63,7 +63,6 @@ class Driver:
         self.recorder = Recorder(share.plan.mix.transactions, window_start_ns=0, window_end_ns=0)
         self.end_ns = 0  #: no request begins at or after this time
         self._tokens = tokens
-        self._signed_before = 0
         self._report = report
         self._finished = finished
         self._sessions = [Session(self, share.first_slot + index) for index in range(share.connections)]
