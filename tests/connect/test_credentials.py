@@ -138,6 +138,7 @@ def test_a_failed_look_up_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> 
     assert signing_keys(IamAuth()).access_key == "AKIAIOSFODNN7EXAMPLE"
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_process_is_not_stopped_by_a_look_up_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     set_environment(monkeypatch)
     with credentials._lock:

@@ -263,6 +263,7 @@ def test_no_token_near_its_end_is_ever_handed_out(steps: list[tuple[str, float]]
     assert source.signed <= 2 * disturbances + waited / REUSE_S
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_process_signs_for_itself() -> None:
     source = TokenSource(ENDPOINT)
     source.token()
