@@ -21,7 +21,9 @@ INTERNAL_PREFIX: Final = "pytest_dsql_engine"
 #: Tells our failing statements from a client's own: random, so that no client can make one.
 _MARK: Final = f"dsql-{secrets.token_hex(16)}:"
 _MARK_BYTES: Final = _MARK.encode()
-_INTERNAL_BYTES: Final = INTERNAL_PREFIX.encode()
+_INTERNAL: Final = INTERNAL_PREFIX.encode()
+#: DSQL has no procedural language: a context that names such a function is one of the engine's own.
+_PROCEDURAL: Final = b"PL/pgSQL function "
 
 #: AWS user guide, "Concurrency control in Aurora DSQL"; the text as seen on clusters in September 2026.
 _CONFLICT: Final = frames.error("ERROR", "40001", "change conflicts with another transaction (OC000)")
@@ -56,8 +58,8 @@ def replace_notice(payload: bytes) -> bytes | None:
 
 
 def _without_internals(kind: int, payload: bytes, found: dict[str, bytes]) -> bytes | None:
-    if _INTERNAL_BYTES not in payload:
+    if _INTERNAL not in payload and _PROCEDURAL not in found.get("W", b""):
         return None
     # Where it happened (context, internal query and its position), and the schema's name, are ours; what is the user's.
-    hidden = {"W", "q", "p"} | {name for name in "sP" if _INTERNAL_BYTES in found.get(name, b"")}
+    hidden = {"W", "q", "p"} | {name for name in "sP" if _INTERNAL in found.get(name, b"")}
     return frames.report(kind, {name: value for name, value in found.items() if name not in hidden})
