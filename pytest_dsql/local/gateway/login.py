@@ -64,6 +64,7 @@ class Reception:
 
     def __post_init__(self) -> None:
         self.opening = asyncio.Semaphore(_OPENING_AT_ONCE)
+        self.logins: set[Login] = set()  #: that are under way
 
     def verify(self, name: ServerName, user: str, password: bytes) -> tuple[Cluster, Principal]:
         """Give the cluster that the client reaches and the principal that it is; raises TokenRefused."""
@@ -101,6 +102,7 @@ class Login(asyncio.Protocol):
         """The TLS handshake is done."""
         # uvloop's transports are asyncio's in all but the class.
         self._transport = cast(asyncio.Transport, transport)
+        self._reception.logins.add(self)
         connection: SSLObject = transport.get_extra_info("ssl_object")
         self._name = self._reception.names.name_of(connection)
         if self._direct and connection.selected_alpn_protocol() != ALPN:
@@ -182,6 +184,7 @@ class Login(asyncio.Protocol):
             opened.transport.abort()
             return
         self._deadline.cancel()
+        self._reception.logins.discard(self)
         session = Session(cluster, self._reception.statements, opened.key, self._reception.ended)
         self._reception.begun(session)
         session.join(self._transport, opened.transport)
@@ -200,11 +203,16 @@ class Login(asyncio.Protocol):
 
     def _too_late(self) -> None:
         if hasattr(self, "_transport"):
-            self._transport.abort()
+            self.abort()
+
+    def abort(self) -> None:
+        """End the connection without a word."""
+        self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """The client is gone before its session began."""
         self._deadline.cancel()
+        self._reception.logins.discard(self)
         self._buffer.clear()
         if self._task is not None:
             self._task.cancel()

@@ -60,16 +60,13 @@ class Gateway:
 
             judge = dialect.judge
         self._names = ServerNames(directory, authority)
-        self._directory = directory
-        self._statements = Statements(judge)
-        self._clock = clock
         self._timeout_s = handshake_timeout_s
         self._greetings: set[asyncio.Task[None]] = set()
         self._sessions: set[Session] = set()
         self._idle = asyncio.Event()
         self._listener: socket.socket | None = None
         self._resuming: asyncio.TimerHandle | None = None
-        self._reception: Reception
+        self._reception = Reception(directory, self._names, Statements(judge), clock, self._sessions.add, self._forget)
 
     @property
     def sessions(self) -> int:
@@ -79,9 +76,6 @@ class Gateway:
     async def start(self, port: int = 0) -> int:
         """Listen on `port` of 127.0.0.1, any free one for 0, and give the port. Raises OSError when it is taken."""
         loop = asyncio.get_running_loop()
-        self._reception = Reception(
-            self._directory, self._names, self._statements, self._clock, self._sessions.add, self._forget
-        )
         _raise_file_limit()
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -110,6 +104,8 @@ class Gateway:
             task.cancel()
         if self._greetings:
             await asyncio.gather(*self._greetings, return_exceptions=True)
+        for login in list(self._reception.logins):
+            login.abort()
         for session in list(self._sessions):
             session.shut()
         if self._sessions:

@@ -80,6 +80,17 @@ def test_closing_tells_every_client(cluster: Cluster, tmp_path: Path) -> None:
     wait_until(lambda: not backends(cluster, "closing"))
 
 
+def test_closing_ends_logins_that_are_under_way(cluster: Cluster, tmp_path: Path) -> None:
+    running = run_gateway(cluster, tmp_path)
+    served = next(running)
+    with RawClient(served) as client:
+        client.startup(user="admin", database="postgres")
+        assert client.frame()[0] == "R"
+        with pytest.raises(StopIteration):
+            next(running)
+        assert client.expect_end() == b""
+
+
 def test_nobody_can_connect_after_closing(cluster: Cluster, tmp_path: Path) -> None:
     running = run_gateway(cluster, tmp_path)
     port = next(running).port
