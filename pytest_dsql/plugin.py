@@ -103,8 +103,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     except (Inconclusive, Invalid) as error:
         if settings_of(pyfuncitem.config).inconclusive != "skip":
             raise
-        first_line = str(error).strip().partition("\n")[0]
-        pytest.skip(f"{type(error).__name__.lower()}: {first_line}")
+        raise pytest.skip.Exception(str(error).strip().partition("\n")[0], _use_item_location=True) from None
     load: Any = pyfuncitem.funcargs.get("dsql_load")
     if load is not None:
         load.raise_if_void()

@@ -1,0 +1,157 @@
+"""Cells in tests: the verdict is the test's, its text a table, its figures a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.plugin.conftest import CELL
+
+PASSES = (
+    CELL
+    + """
+@pytest.mark.dsql
+def test_cell(dsql_load):
+    cell = dsql_load.closed(MIX, connections=2, warmup=0.1, duration=1.0)
+    cell.assert_meets(Slo(reads=Latency(p95=ms(5000))))
+"""
+)
+#: Far over its limit, and with a limit far from what the generator itself could be the cause of.
+MISSES = PASSES.replace("SELECT $1::bigint", "SELECT pg_sleep(0.2), $1::bigint").replace("ms(5000)", "ms(100)")
+UNDECIDED = PASSES.replace("reads=Latency(p95=ms(5000))", "reads=Latency(p999=ms(5000))").replace(
+    "duration=1.0", "duration=0.1"
+)
+
+
+def results(pytester: pytest.Pytester) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((pytester.path / ".dsql/latest/results.json").read_text())
+    return content
+
+
+def test_a_cell_that_meets_its_slo_passes(attached: pytest.Pytester) -> None:
+    attached.makepyfile(PASSES)
+    result = attached.runpytest_subprocess("-m", "dsql")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["*= dsql =*", "*closed *pass*", "1 cell: 1 pass"])
+    [cell] = results(attached)["cells"]
+    assert cell["verdict"]["outcome"] == "pass"
+    assert sum(cell["transactions"]["one"]["outcomes"].values()) == cell["transactions"]["one"]["count"] > 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("-q",), ("-n", "1")])
+def test_a_missed_slo_fails_with_a_table(attached: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    attached.makepyfile(MISSES)
+    result = attached.runpytest_subprocess(*arguments)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["*transaction *metric *limit *measured *verdict*", "*one *p95 *fail*", "*verdict *fail*"]
+    )
+    assert results(attached)["cells"][0]["verdict"]["outcome"] == "fail"
+
+
+def test_too_little_evidence_fails(attached: pytest.Pytester) -> None:
+    attached.makepyfile(UNDECIDED)
+    result = attached.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*Inconclusive*"])
+
+
+def test_undecided_cells_can_be_skipped_but_a_run_without_a_decision_does_not_pass(attached: pytest.Pytester) -> None:
+    attached.makepyfile(UNDECIDED)
+    result = attached.runpytest_subprocess("--dsql-inconclusive", "skip", "-rs")
+    result.assert_outcomes(skipped=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["dsql: this run asked for cells and decided none of them*", "SKIPPED *inconclusive: *"]
+    )
+
+
+def test_a_cell_that_nobody_judges_does_not_pass_the_run(attached: pytest.Pytester) -> None:
+    attached.makepyfile(PASSES.replace("    cell.assert_meets", "    # cell.assert_meets"))
+    result = attached.runpytest_subprocess()
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_void_cell_fails_even_when_the_test_asserts_nothing(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        CELL
+        + """
+from pytest_dsql.transaction import CellRun
+
+class Broken:
+    scale = None
+    def begin_cell(self, connect, *, cell, slots, requests_hint, shares=None):
+        return CellRun(number=1, operation_prefix="x", slots=slots)
+    def check_cell(self, connect, run, tally):
+        return {"nothing_lost": 3}
+
+def test_cell(dsql_load):
+    dsql_load.closed(Mix({one: 1.0}, workload=Broken()), connections=1, warmup=0, duration=0.2)
+"""
+    )
+    result = attached.runpytest_subprocess()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*nothing_lost*3*"])
+
+
+def test_an_error_in_a_transaction_names_it(attached: pytest.Pytester) -> None:
+    attached.makepyfile(CELL.replace("ctx.rng.randrange(100)", "ctx.nothing") + PASSES.replace(CELL, ""))
+    result = attached.runpytest_subprocess()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*TransactionError: *one*"])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("closed(MIX, connections=0)", "connections must be a whole number from 1 to 8192, not 0"),
+        ("closed(MIX, connections=2.5)", "connections must be a whole number from 1 to 8192, not 2.5"),
+        ("closed(MIX, connections=1, duration=0)", "duration must be seconds, at least 0.1, not 0"),
+        ("closed(MIX, connections=1, warmup=-1)", "warmup must be seconds, at least 0, not -1"),
+        ("closed(one, connections=1)", "dsql_load takes a Mix of transactions, not Transaction"),
+        ("connect_burst(0)", "n must be a whole number from 1 to 10000, not 0"),
+    ],
+)
+def test_a_wrong_argument_is_one_clear_line(attached: pytest.Pytester, call: str, message: str) -> None:
+    attached.makepyfile(CELL + f"def test_cell(dsql_load): dsql_load.{call}")
+    result = attached.runpytest_subprocess()
+    result.stdout.fnmatch_lines([f"E *UsageError: {message}"])
+
+
+def test_connections_made_at_once_and_one_after_the_other(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        """
+        def test_them(dsql_load):
+            burst = dsql_load.connect_burst(20)
+            burst.assert_connected()
+            assert burst.succeeded == 20 and burst.tokens_signed == 1
+            dsql_load.sequential_connects(3).assert_connected()
+        """
+    )
+    result = attached.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.OK
+    assert [cell["arrival"]["kind"] for cell in results(attached)["cells"]] == ["burst", "sequential"]
+
+
+def test_results_that_cannot_be_written_are_said_before_anything_is_measured(attached: pytest.Pytester) -> None:
+    attached.makepyfile(PASSES)
+    Path(attached.path / "file").touch()
+    result = attached.runpytest_subprocess("--dsql-results", "file")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*can't write results to *; choose another directory with --dsql-results*"])
+
+
+def test_xdist_workers_write_one_file(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        PASSES.replace("def test_cell(dsql_load)", "def test_cell(dsql_load, number)").replace(
+            "@pytest.mark.dsql", '@pytest.mark.dsql\n@pytest.mark.parametrize("number", range(4))'
+        )
+    )
+    result = attached.runpytest_subprocess("-n", "2")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["4 cells: 4 pass"])
+    assert len(results(attached)["cells"]) == 4

@@ -1,0 +1,139 @@
+"""The fixtures, as a test of an application uses them."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_a_connection_finds_and_leaves_the_database_as_it_was(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("round", [1, 2])
+        def test_objects_of_every_kind(dsql_connection, round):
+            for statement in (
+                "CREATE DOMAIN amount AS bigint CHECK (VALUE > 0)",
+                'CREATE TABLE "odd name" (id bigint PRIMARY KEY, paid amount)',
+                'CREATE VIEW seen AS SELECT id FROM "odd name"',
+                "CREATE SEQUENCE numbers CACHE 1",
+                "CREATE FUNCTION twice(a int) RETURNS int LANGUAGE sql AS 'SELECT a * 2'",
+                "CREATE SCHEMA apart",
+                "CREATE TABLE apart.things (id int PRIMARY KEY)",
+            ):
+                dsql_connection.execute(statement)
+        """
+    )
+    attached.runpytest_subprocess().assert_outcomes(passed=2)
+
+
+def test_what_was_there_before_the_test_stays(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture(scope="module")
+        def table(dsql_target):
+            from pytest_dsql.connect.dialer import dial
+            connection, _ = dial(dsql_target.endpoint, dsql_target.tokens)
+            connection.execute("CREATE TABLE kept (id int PRIMARY KEY)")
+            yield
+            connection.execute("DROP TABLE kept")
+
+        @pytest.mark.parametrize("round", [1, 2])
+        def test_it(table, dsql_connection, round):
+            dsql_connection.execute("INSERT INTO kept VALUES (%s)", (round,))
+        """
+    )
+    attached.runpytest_subprocess().assert_outcomes(passed=2)
+
+
+def test_pools_and_further_connections(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        """
+        import asyncio
+
+        def test_pool(dsql_pool):
+            with dsql_pool.connection() as connection:
+                assert connection.execute("SELECT 1").fetchone() == (1,)
+
+        def test_async_pool(dsql_async_pool):
+            async def use():
+                async with dsql_async_pool as pool, pool.connection() as connection:
+                    return await (await connection.execute("SELECT 1")).fetchone()
+            assert asyncio.run(use()) == (1,)
+
+        def test_connect(dsql_connect):
+            first, second = dsql_connect(), dsql_connect(autocommit=False)
+            assert (first.autocommit, second.autocommit) == (True, False)
+            assert second.execute("SELECT current_user").fetchone() == ("admin",)
+
+        def test_engine(dsql_local, dsql_target, dsql_endpoint):
+            assert dsql_target.name == "local"
+            assert dsql_endpoint.port == dsql_local.port
+        """
+    )
+    attached.runpytest_subprocess().assert_outcomes(passed=4)
+
+
+def test_every_xdist_worker_has_a_cluster_of_its_own(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        """
+        import os, pytest
+
+        @pytest.mark.parametrize("number", range(4))
+        def test_it(dsql_connect, number):
+            me = os.environ["PYTEST_XDIST_WORKER"]
+            connection = dsql_connect()
+            connection.execute("CREATE TABLE IF NOT EXISTS mine (worker text PRIMARY KEY)")
+            connection.execute("INSERT INTO mine VALUES (%s) ON CONFLICT DO NOTHING", (me,))
+            assert connection.execute("SELECT count(*) FROM mine").fetchone() == (1,)
+        """
+    )
+    attached.runpytest_subprocess("-n", "2").assert_outcomes(passed=4)
+
+
+def test_a_run_starts_an_engine_of_its_own_and_ends_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pathlib
+
+        def test_it(dsql_local):
+            pathlib.Path("pid").write_text(str(dsql_local.pid))
+        """
+    )
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+    import os
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((pytester.path / "pid").read_text()), 0)
+
+
+def test_xdist_workers_share_one_engine(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pathlib, pytest
+
+        @pytest.mark.parametrize("number", range(4))
+        def test_it(dsql_local, number):
+            pathlib.Path(f"pid-{dsql_local.pid}").touch()
+        """
+    )
+    pytester.runpytest_subprocess("-n", "2").assert_outcomes(passed=4)
+    assert len(list(pytester.path.glob("pid-*"))) == 1
+
+
+def test_nothing_listens_at_the_dsn(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(dsql_connection): pass")
+    result = pytester.runpytest_subprocess("--dsql-dsn", "postgresql://me:hunter2@127.0.0.1:1/app")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: could not connect to me@127.0.0.1:1: *"])
+    assert "hunter2" not in result.stdout.str() + result.stderr.str()
+
+
+def test_a_missing_extra_is_named(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("import sys\nsys.modules['uvloop'] = None")
+    pytester.makepyfile("def test_it(dsql_connection): pass")
+    result = pytester.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: the embedded engine needs *: pip install 'pytest-dsql[[]local]'"])
