@@ -180,10 +180,9 @@ def test_a_signal_ends_it_in_order(place: Place, number: signal.Signals) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_the_end_of_its_holder_ends_it(place: Place, number: signal.Signals) -> None:
-    process = holder("abandoned")
-    engine_of(process)
-    process.send_signal(number)
-    process.wait()
+    with holder("abandoned") as process:
+        engine_of(process)
+        process.send_signal(number)
     wait_until(lambda: not place.left(), f"left: {place.left()}")
 
 
