@@ -1,12 +1,14 @@
 """One libpq connection in the event loop: what is sent on it, and how its answers come back.
 
-Asking is a coroutine: it sends and then waits by `yield`; the loop resumes it with what the server answered - a libpq
-result, a list of them (pipeline), or a `Fault`. Plain and fast on purpose: see `Link._next_statement`.
+Asking is a coroutine: it posts what is to be sent and then waits by `yield`; the loop resumes it with what the server
+answered - a libpq result, a list of them (pipeline), or a `Fault`. What is posted leaves with the loop's outbox; a
+connection that breaks in sending answers with a `Fault` too. Plain and fast on purpose: see `Link._next_statement`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from psycopg import OperationalError
@@ -72,20 +74,27 @@ class Link:
 
     __slots__ = (
         "_advance",
+        "_arguments",
+        "_call",
         "_collected",
         "_converter",
         "_fileno",
         "_gathering",
         "_idle",
+        "_intended_ns",
         "_loop",
         "_name",
+        "_names_made",
+        "_opening",
         "_pgconn",
         "_pipelined",
         "_prepared",
         "_preparing",
         "_repeatable",
         "_send",
+        "_single",
         "_sql",
+        "begun",
     )
 
     _send: Any
@@ -97,11 +106,18 @@ class Link:
         self._pgconn: PGconn | None = None
         self._fileno = -1
         self._prepared: dict[str, bytes] = {}
+        self._names_made = 0  #: names of prepared statements so far: none is used twice, whatever became of it
         self._idle = True  #: nothing was asked of the server
+        self._call: Callable[..., Any] | None = None  #: what the outbox is to call, to send
+        self._arguments: tuple[Any, ...] = ()  #: and with what
+        self._opening = False  #: what is sent next begins a request
+        self._intended_ns = 0  #: when the request began: its first statement was sent; 0 while there is none
+        self.begun = 0  #: requests begun
         self._advance: Callable[[Any], Any] | None = None  #: `send` of the transaction under way
         self._name = ""  #: the transaction's name
         self._sql = ""  #: its latest statement
-        self._repeatable = True  #: it may yield more than one statement
+        self._single = False  #: it has one statement and no block
+        self._repeatable = True  #: it may yield another statement
         self._gathering = False  #: the answer under way is more than one result
         self._collected: list[PGresult] = []  #: its results so far
         self._pipelined = False  #: it ends with a pipeline's sync
@@ -123,13 +139,14 @@ class Link:
         """Close the connection, if there is one."""
         pgconn, self._pgconn = self._pgconn, None
         self._advance = None
+        self._call = None
         self._forget_answer()
         if pgconn is not None:
             self._loop.remove(self._fileno)
             pgconn.finish()
 
     def on_ready(self, events: int) -> None:
-        """Take what the server sent. An answer goes to the transaction under way, anything else to the coroutine."""
+        """Read what the server sent; `act` sees to it once the loop has read from every connection."""
         pgconn = self._pgconn
         if pgconn is None:  # closed by an earlier callback of the same round
             return
@@ -137,29 +154,69 @@ class Link:
             if events & WRITE:
                 self._flush(pgconn)
             pgconn.consume_input()
-            if pgconn.is_busy():
-                return
-            result: Any = pgconn.get_result()
-            # Almost always an answer is one result that ends in the same packet.
-            if self._gathering or result is None or pgconn.is_busy() or pgconn.get_result() is not None:
-                result = self._collect(pgconn, result)
-                if result is None:
-                    return
-            turn = result
-            if self._advance is not None and result.status <= LAST_GOOD_STATUS:
-                turn = self._next_statement(pgconn, Answer(result, self._converter))
-                if turn is None:
-                    return
         except OperationalError as error:
-            turn = self._lost(error)
+            self._broke(error)
+        else:
+            self._loop.arrived.append(self)
+
+    def act(self) -> None:
+        """Take the answer, if it is complete: to the transaction under way, or else to the coroutine."""
+        pgconn = self._pgconn
+        # A connection that replaced the one that was read from, in the same round, has nothing to tell yet: harmless.
+        if pgconn is None or pgconn.is_busy():
+            return
+        result: Any = pgconn.get_result()
+        # Almost always an answer is one result that ends in the same packet.
+        if self._gathering or result is None or pgconn.is_busy() or pgconn.get_result() is not None:
+            result = self._collect(pgconn, result)
+            if result is None:
+                return
+        turn = result
+        if self._advance is not None and result.status <= LAST_GOOD_STATUS:
+            turn = self._next_statement(pgconn, Answer(result, self._converter))
+            if turn is None:
+                return
         if not self._idle:
             self._resume(turn)
 
-    def _next_statement(self, pgconn: PGconn, answer: Any) -> Any:
-        """Let the transaction go on with an answer, and send the statement it yields.
+    def _post(self, call: Callable[..., Any], *arguments: Any) -> None:
+        """Have the outbox send by calling libpq."""
+        self._call = call
+        self._arguments = arguments
+        self._loop.outbox.append(self)
 
-        Returns None when a statement was sent; otherwise what the coroutine must see to: a `Step` that needs more than
-        sending, or the transaction's `Returned` value.
+    def dispatch(self) -> None:
+        """Send what was posted, unless the connection was closed since."""
+        pgconn = self._pgconn
+        call = self._call
+        if pgconn is None or call is None:
+            return
+        self._call = None
+        if self._opening:
+            self._open()
+        try:
+            call(*self._arguments)
+            if pgconn.flush():
+                self._flush(pgconn)
+        except OperationalError as error:
+            self._broke(error)
+
+    def _open(self) -> None:
+        """Let the request begin now."""
+        self._opening = False
+        self.begun += 1
+        self._intended_ns = perf_counter_ns()
+
+    def _broke(self, error: Exception) -> None:
+        fault = self._lost(error)
+        if not self._idle:
+            self._resume(fault)
+
+    def _next_statement(self, pgconn: PGconn, answer: Any) -> Any:
+        """Let the transaction go on with an answer, and post the statement it yields.
+
+        Returns None when a statement was posted; otherwise what the coroutine must see to: a `Step` that needs more
+        than sending, or the transaction's `Returned` value.
         """
         # What ten thousand statements a second go through, so no coroutine is resumed between two of a transaction's
         # statements. Measured as Python's part, in a loop of its own: 1.8 us per statement, 4.2 us per transaction of
@@ -183,9 +240,9 @@ class Link:
                     except Exception:
                         return Step(step)  # told in full where irregular steps are handled
                     self._sql = sql
-                    pgconn.send_query_prepared(statement, values)
-                    if pgconn.flush():
-                        self._flush(pgconn)
+                    self._call = pgconn.send_query_prepared
+                    self._arguments = statement, values
+                    self._loop.outbox.append(self)
                     return None
         return Step(step)
 
@@ -250,7 +307,7 @@ class Link:
 
     def _irregular(self, pgconn: PGconn, step: Any) -> Asking:
         """Do a step that is not simply sent; returns its answer (a list of them for a list) or its fault."""
-        if not self._repeatable:
+        if not self._repeatable or (self._single and type(step) is list):
             raise TransactionError(
                 f"transaction {self._name} is declared block=False and must yield exactly one statement",
                 transaction=self._name,
@@ -275,22 +332,22 @@ class Link:
         """Run a statement, preparing it first when it is new; in churn and beyond `MAX_PREPARED` texts, unprepared."""
         statement = self._prepared.get(sql)
         if statement is not None:
-            pgconn.send_query_prepared(statement, values)
+            self._post(pgconn.send_query_prepared, statement, values)
         elif not self._preparing or len(self._prepared) >= MAX_PREPARED:
-            pgconn.send_query_params(sql.encode(), values)
+            self._post(pgconn.send_query_params, sql.encode(), values)
         else:
-            name = b"s%d" % len(self._prepared)
-            pgconn.send_prepare(name, sql.encode())
-            if pgconn.flush():
-                self._flush(pgconn)
+            name = self._new_name()
+            self._post(pgconn.send_prepare, name, sql.encode())
             result = yield
             if result.status > LAST_GOOD_STATUS:
                 return result
             self._prepared[sql] = name
-            pgconn.send_query_prepared(name, values)
-        if pgconn.flush():
-            self._flush(pgconn)
+            self._post(pgconn.send_query_prepared, name, values)
         return (yield)
+
+    def _new_name(self) -> bytes:
+        self._names_made += 1
+        return b"s%d" % self._names_made
 
     def _pipeline(self, pgconn: PGconn, steps: list[Any]) -> Asking:
         """Send independent statements in one go; returns their answers, or the first one's fault."""
@@ -306,14 +363,13 @@ class Link:
                 pgconn.send_query_params(sql.encode(), values)
             else:
                 if statement is None:
-                    fresh[sql] = statement = b"s%d" % (len(self._prepared) + len(fresh))
+                    fresh[sql] = statement = self._new_name()
                     pgconn.send_prepare(statement, sql.encode())
                     preparing.append(sql)
                 pgconn.send_query_prepared(statement, values)
             preparing.append(None)
-        pgconn.pipeline_sync()
         self._pipelined = self._gathering = True
-        self._flush(pgconn)
+        self._post(pgconn.pipeline_sync)
         results = yield
         if isinstance(results, Fault):
             return results
@@ -348,20 +404,15 @@ class Link:
 
     def _command(self, pgconn: PGconn, command: bytes) -> Asking:
         """Run a command without parameters; returns its fault or None."""
-        pgconn.send_query(command)
-        if pgconn.flush():
-            self._flush(pgconn)
+        self._post(pgconn.send_query, command)
         result = yield
         return self._failed(result) if result.status > LAST_GOOD_STATUS else None
 
     def _roll_back(self, fault: Fault) -> Asking:
         """Leave the failed transaction behind; returns the fault that was given."""
         pgconn = self._pgconn
-        if pgconn is not None and pgconn.transaction_status != _IDLE:
-            try:
-                failed = yield from self._command(pgconn, ROLLBACK)
-            except OperationalError as error:
-                failed = self._lost(error)
-            if failed is not None:
-                self.disconnect()
+        if pgconn is None or pgconn.transaction_status == _IDLE:
+            return fault
+        if (yield from self._command(pgconn, ROLLBACK)) is not None:
+            self.disconnect()
         return fault

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from psycopg import OperationalError
 
-from pytest_dsql.errors import RETRYABLE, ConnectionFailed, ErrorClass
+from pytest_dsql.errors import RETRYABLE, ConnectionFailed, ErrorClass, TransactionError
 from pytest_dsql.load.link import NOTHING, Asking, Link, Returned, Step
 from pytest_dsql.load.measurement import Outcome
 from pytest_dsql.load.statements import (
@@ -51,12 +51,10 @@ class Session(Link):
         "_doubted",
         "_driver",
         "_index",
-        "_intended_ns",
         "_life",
         "_lifetimes",
         "_replace_at_ns",
         "_unanswered_commit",
-        "begun",
     )
 
     def __init__(self, driver: Driver, slot: int) -> None:
@@ -70,11 +68,9 @@ class Session(Link):
         self._replace_at_ns = 0
         self._unanswered_commit = False  #: a COMMIT of a write is under way
         self._index = 0  #: the request's transaction in the mix
-        self._intended_ns = 0  #: when the request began; 0 while there is none
         self._attempts = 1
         self._backoff_ns = 0
         self._doubted = False  #: a COMMIT of the request was lost once
-        self.begun = 0  #: requests begun
         self._life: Asking = self._requests()
         self._send = self._life.send
 
@@ -98,31 +94,39 @@ class Session(Link):
         only = mix.transactions[0] if len(mix.transactions) == 1 else None
         index_of = driver.index_of
         clean = driver.recorder.clean
-        clock = perf_counter_ns
+        loop = self._loop
         self._idle = False
-        while True:
-            now_ns = clock()
-            if now_ns >= driver.end_ns:
-                break
-            if now_ns >= self._replace_at_ns and self._pgconn is not None:
+        while loop.woke_ns < driver.end_ns:
+            if loop.woke_ns >= self._replace_at_ns and self._pgconn is not None:
                 yield from self._replace()
-                now_ns = clock()
             transaction = only or mix.choose(self._choice)
             context.next_request()
-            self.begun += 1
             self._index = index = index_of[transaction]
-            self._intended_ns = now_ns
+            self._opening = True
+            if self._pgconn is None:
+                self._open()
             ended = yield from self._attempt(transaction)
+            if self._opening:
+                self._nothing_sent(transaction, ended)
             if ended is None:
                 starts, ends = clean[index]
-                starts.append(now_ns)
-                ends.append(self._loop.woke_ns)
+                starts.append(self._intended_ns)
+                ends.append(loop.woke_ns)
                 self._intended_ns = 0
             else:
                 yield from self._go_on(transaction, ended)
             if not self._preparing:
                 self.disconnect()
         self._idle = True
+
+    def _nothing_sent(self, transaction: Transaction, ended: Rejected | Fault | None) -> None:
+        """See to a request that ended before its first statement was sent."""
+        if type(ended) is not Fault:
+            raise TransactionError(
+                f"transaction {transaction.name} is declared block=False and must yield exactly one statement",
+                transaction=transaction.name,
+            )
+        self._open()
 
     def _go_on(self, transaction: Transaction, ended: Rejected | Fault) -> Asking:
         """Take a request whose first attempt did not commit to its end: pauses, further attempts, receipts."""
@@ -197,15 +201,14 @@ class Session(Link):
         block = transaction.block
         try:
             if block:
-                pgconn.send_query(BEGIN)
-                if pgconn.flush():
-                    self._flush(pgconn)
+                self._post(pgconn.send_query, BEGIN)
                 result = yield
                 if result.status > LAST_GOOD_STATUS:
                     return (yield from self._roll_back(self._failed(result)))
             else:
                 self._unanswered_commit = transaction.kind == "write"
             self._name = transaction.name
+            self._single = not block
             self._repeatable = True
             try:
                 steps = transaction.function(self._context)
@@ -240,9 +243,7 @@ class Session(Link):
                 return turn.value
             if block:
                 self._unanswered_commit = transaction.kind == "write"
-                pgconn.send_query(COMMIT)
-                if pgconn.flush():
-                    self._flush(pgconn)
+                self._post(pgconn.send_query, COMMIT)
                 result = yield
                 if result.status > LAST_GOOD_STATUS:
                     return (yield from self._roll_back(self._failed(result)))
@@ -296,12 +297,8 @@ class Session(Link):
                 fault = None
             pgconn = self._pgconn
             if fault is None and pgconn is not None:
-                try:
-                    pgconn.send_query_params(sql.encode(), operation)
-                    self._flush(pgconn)
-                    result = yield
-                except OperationalError as error:
-                    result = self._lost(error)
+                self._post(pgconn.send_query_params, sql.encode(), operation)
+                result = yield
                 if result.status <= LAST_GOOD_STATUS:
                     if result.ntuples == 0:
                         return outcome
