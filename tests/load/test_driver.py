@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from statistics import median
+from time import perf_counter_ns
 
 import pytest
 
@@ -49,6 +50,18 @@ def test_latencies_are_the_servers_answer_times(fake: Endpoint, block: bool) -> 
     assert median(samples.latency_ns) < 120_000_000
     assert samples.count(Outcome.OK) == len(samples)
     assert samples.service_ns == samples.latency_ns
+
+
+def test_a_request_begins_when_its_first_statement_is_sent(fake: Endpoint) -> None:
+    def steps(ctx: Context) -> Steps:
+        until = perf_counter_ns() + 20_000_000  # a transaction slow to make its statement
+        while perf_counter_ns() < until:
+            pass
+        yield "SELECT $1", (ctx.operation_id,)
+        return None
+
+    samples = only(measure(fake, Transaction(steps, "read", "slow", block=False), connections=1))
+    assert median(samples.latency_ns) < 15_000_000
 
 
 def test_a_conflict_is_run_again_and_its_pause_is_backoff(fake: Endpoint) -> None:

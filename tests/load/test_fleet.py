@@ -237,14 +237,52 @@ def test_a_fault_in_a_transaction_ends_the_cell_and_names_it(
     assert "geheim" not in str(caught.value) + caught.value.details
 
 
-def test_a_second_statement_of_a_transaction_without_a_block_is_a_fault(endpoint: Endpoint) -> None:
-    def two(ctx: Context) -> Steps:
+def two(ctx: Context) -> Steps:
+    yield "SELECT 1"
+    yield "SELECT 2"
+    return None
+
+
+def two_at_once(ctx: Context) -> Steps:
+    yield ["SELECT 1", "SELECT 2"]
+    return None
+
+
+def none(ctx: Context) -> Steps:
+    if ctx is None:
         yield "SELECT 1"
-        yield "SELECT 2"
+    return None
+
+
+@pytest.mark.parametrize("function", [two, two_at_once, none])
+def test_another_number_of_statements_in_a_transaction_without_a_block_is_a_fault(
+    endpoint: Endpoint, function: Callable[[Context], Steps]
+) -> None:
+    wrong = Transaction(function, "read", function.__name__, block=False)
+    with pytest.raises(TransactionError, match="block=False and must yield exactly one statement"):
+        run_cell(cell_plan(endpoint, Mix({wrong: 1}), window_s=60.0))
+
+
+def test_steps_of_every_form_are_prepared_once(endpoint: Endpoint) -> None:
+    def forms(ctx: Context) -> Steps:
+        for _ in range(3):
+            yield "SELECT 1"
+            yield "SELECT $1::int", [1]
+            yield "SELECT $1::int + 1", (1,)
+            yield ["SELECT 2", ("SELECT $1::int", [2]), ("SELECT $1::int + 2", (2,))]
         return None
 
-    with pytest.raises(TransactionError, match="block=False and must yield exactly one statement"):
-        run_cell(cell_plan(endpoint, Mix({Transaction(two, "read", "two", False): 1}), window_s=60.0))
+    def first_fails(ctx: Context) -> Steps:
+        # Its first text stays prepared while the second can't be: later names must be none of theirs.
+        yield ["SELECT 3", "SELECT * FROM no_such_table", "SELECT 4"]
+        return None
+
+    mix = Mix({Transaction(forms, "read", "forms"): 1, Transaction(first_fails, "read", "first_fails"): 1})
+    measured = run_cell(cell_plan(endpoint, mix, connections=1, window_s=0.2))
+    forms_made, failed = measured.samples["forms"], measured.samples["first_fails"]
+    assert forms_made.errors == {}
+    assert forms_made.count(Outcome.OK) == len(forms_made) > 1
+    assert set(failed.errors) == {"42P01"}
 
 
 def test_a_statement_that_always_fails_is_a_rate_with_a_message(endpoint: Endpoint) -> None:
