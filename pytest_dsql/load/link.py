@@ -166,7 +166,8 @@ class Link:
         if pgconn is None or pgconn.is_busy():
             return
         result: Any = pgconn.get_result()
-        # Almost always an answer is one result that ends in the same packet.
+        # Almost always an answer is one result that ends in the same packet. Where it does not, get_result would block:
+        # so is_busy is asked twice (0.1 us).
         if self._gathering or result is None or pgconn.is_busy() or pgconn.get_result() is not None:
             result = self._collect(pgconn, result)
             if result is None:
