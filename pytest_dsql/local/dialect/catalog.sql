@@ -12,6 +12,8 @@ $$;
 ALTER DATABASE postgres OWNER TO admin;
 REVOKE ALL ON DATABASE postgres FROM PUBLIC;
 GRANT CONNECT ON DATABASE postgres TO PUBLIC;
+-- Nothing temporary on DSQL: `CREATE TABLE pg_temp.t` says so nowhere in its parse tree's flags.
+REVOKE TEMPORARY ON DATABASE postgres FROM admin;
 ALTER SCHEMA public OWNER TO admin;
 REVOKE CREATE ON SCHEMA public FROM PUBLIC;
 
@@ -31,6 +33,17 @@ BEGIN
   END LOOP;
 END
 $$;
+
+-- In these encodings a byte of a character may be a backslash, so that a text reads differently where the encoding is
+-- not known, and the rules could be evaded. Without a conversion PostgreSQL refuses them as a client's encoding.
+DELETE FROM pg_catalog.pg_conversion
+WHERE pg_catalog.pg_encoding_to_char(conforencoding) = ANY (
+    ARRAY['SJIS', 'BIG5', 'GBK', 'UHC', 'GB18030', 'JOHAB', 'SHIFT_JIS_2004'])
+  OR pg_catalog.pg_encoding_to_char(contoencoding) = ANY (
+    ARRAY['SJIS', 'BIG5', 'GBK', 'UHC', 'GB18030', 'JOHAB', 'SHIFT_JIS_2004']);
+
+-- An UPDATE of this view sets parameters, whatever the rules on SET say.
+REVOKE UPDATE ON pg_catalog.pg_settings FROM PUBLIC;
 
 CREATE SCHEMA sys;
 GRANT USAGE ON SCHEMA sys TO PUBLIC;
@@ -139,14 +152,17 @@ CREATE VIEW sys.jobs AS
 GRANT SELECT ON sys.jobs TO PUBLIC;
 
 -- Runs as the superuser: it writes the job, and when `failed_index` is given, leaves that index as a failed unique
--- build leaves it - invalid, and enforced on what is written from then on.
+-- build leaves it - invalid, and enforced on what is written from then on. Clients can call it from a function of their
+-- own, so it touches no index but those that the session could drop.
 CREATE FUNCTION sys.record_job(type text, status text, details text, object oid, failed_index boolean) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   id text := sys.uuid_to_base32_str(gen_random_uuid());
 BEGIN
   IF failed_index THEN
-    UPDATE pg_index SET indisunique = true, indisvalid = false WHERE indexrelid = object;
+    UPDATE pg_index SET indisunique = true, indisvalid = false
+    WHERE indexrelid = object
+      AND pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = object), 'MEMBER');
   END IF;
   INSERT INTO sys.job_record (job_id, status, details, job_type, object_id, object_name)
   SELECT id, status, details, type, object, (

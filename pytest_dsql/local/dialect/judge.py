@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,7 @@ from pytest_dsql.local.dialect.judgement import Judgement, Kind, Part, Refusal
 from pytest_dsql.local.dialect.libpg_query import ParseError, Token, parse, scan
 from pytest_dsql.local.dialect.rewriting import Rewritten, Source, aws_iam, rewrite
 from pytest_dsql.local.dialect.rulebook import Rule, in_force
-from pytest_dsql.local.dialect.tree import Statement, integer, only, string, walk
+from pytest_dsql.local.dialect.tree import Statement, decode, integer, only, string, walk
 
 
 def judge(sql: str, rules: date) -> Judgement:
@@ -52,11 +51,7 @@ def judge(sql: str, rules: date) -> Judgement:
     simple = None if masked else _simple_query(tree, rules)
     if simple:
         return _passed(sql, simple)
-    try:
-        statements = json.loads(tree.decode("utf-8", "replace")).get("stmts", ())
-    except RecursionError:
-        # Some hundred nested operators: more than the JSON decoder takes. Only the kind is known then.
-        return _passed(sql, _kind_unread(tree))
+    statements = decode(tree).get("stmts", ())
     parts = tuple(_parts(written, text, statements, masked, in_force(rules)))
     if not parts:
         return _passed(sql, "other")
@@ -113,13 +108,6 @@ def _simple_query(tree: bytes, rules: date) -> Kind | None:
     return "dml" if kind == "select" and _WRITES.search(tree) else kind
 
 
-def _kind_unread(tree: bytes) -> Kind:
-    first = _FIRST.match(tree)
-    if _WRITES.search(tree):
-        return "dml"
-    return _kind_by_name(first[1].decode()) if first else "other"
-
-
 def _parts(
     written: bytes,
     text: bytes,
@@ -133,6 +121,7 @@ def _parts(
         first, behind = (bisect_left(tokens(), place, key=attrgetter("start")) for place in (start, end))
         return tokens()[first:behind]
 
+    asyncs = sorted(masked.asyncs) if masked else []
     begin = 0  # the slices leave nothing out: comments and spaces belong to the statement behind them
     for number, raw in enumerate(raw_statements):
         start = raw.get("stmt_location", 0)
@@ -140,7 +129,7 @@ def _parts(
         last = number == len(raw_statements) - 1
         until = len(text) if last else end + 1
         name, body = only(raw["stmt"])
-        is_async = masked is not None and any(start <= place < end for place in masked.asyncs)
+        is_async = bisect_left(asyncs, start) < bisect_left(asyncs, end)
         statement = Statement(name, body, functools.partial(between, start, end), is_async)
         original = written[begin:until].decode()
         yield _judge_statement(statement, Source(text, start, end), original, "" if last else ";", masked, book)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import disguise, frames
 from pytest_dsql.local.gateway.frames import BIND, EXECUTE, HEADER, HEADER_SIZE, PARSE, QUERY, SYNC
+from pytest_dsql.local.gateway.statements import Decision
 
 if TYPE_CHECKING:
     from pytest_dsql.local.gateway.session import Session
@@ -16,6 +19,10 @@ if TYPE_CHECKING:
 #: The longest message a client may send, in bytes (AWS user guide, "Troubleshooting": 10 MiB). A longer one closes the
 #: connection without a word, as seen on clusters in October 2026.
 MAX_MESSAGE: Final = 10 * 1024 * 1024
+
+#: Messages whose text is judged beside the loop, so that other sessions are served meanwhile: from this many bytes on
+#: judging takes longer than handing it over. A megabyte of INSERTs takes seconds.
+LONG_MESSAGE: Final = 65_536
 
 _BAD_LENGTH: Final = frames.error("FATAL", "08P01", "invalid message length")
 
@@ -48,8 +55,11 @@ class Frontend(asyncio.Protocol):
     """The client's side of a session."""
 
     __slots__ = (
+        "_decision",
         "_held",
+        "_judging",
         "_needed",
+        "_paused",
         "_session",
         "_skip",
         "_tagged_portals",
@@ -68,6 +78,9 @@ class Frontend(asyncio.Protocol):
         self._skip = 0  #: bytes still to come of a frame whose beginning has gone on
         self._held = bytearray()  #: the beginning of a frame that can only go on whole
         self._needed = 0  #: its length as far as known
+        self._judging = False  #: the first message in `_held` is being judged; what comes meanwhile waits behind it
+        self._decision: Decision | None = None  #: on the long message that is looked at next
+        self._paused = False  #: PostgreSQL reads too slowly
         self._tagging = False  #: whether there was a prepared statement whose command tag is not PostgreSQL's
         self._tagged_statements: dict[bytes, bytes] = {}  #: their tags, by the statement's name
         self._tagged_portals: dict[bytes, bytes] = {}
@@ -76,6 +89,9 @@ class Frontend(asyncio.Protocol):
         """Walk the frames of a chunk and pass it on."""
         session = self._session
         if session.over:
+            return
+        if self._judging:
+            self._held += data
             return
         if self._held:
             self._held += data
@@ -110,6 +126,8 @@ class Frontend(asyncio.Protocol):
                 else:
                     session.groups.append(_SYNC)
             elif kind in _LOOKED_AT:
+                if length >= LONG_MESSAGE and self._judge_elsewhere(kind, data[position + HEADER_SIZE : after]):
+                    break
                 replacement = self._look(kind, data[position + HEADER_SIZE : after])
                 if replacement is not None:
                     pieces += (data[passed:position], replacement)
@@ -133,6 +151,9 @@ class Frontend(asyncio.Protocol):
 
     def _keep(self, data: bytes, position: int) -> int:
         """Deal with an unfinished frame at the end of a chunk; tell up to where the chunk may go on."""
+        if self._judging:
+            self._held += data[position:]
+            return position
         end = len(data)
         self._needed = HEADER_SIZE
         if end - position >= HEADER_SIZE:
@@ -164,12 +185,52 @@ class Frontend(asyncio.Protocol):
             session.copy_ended()
         return None
 
+    def _judge_elsewhere(self, kind: int, payload: bytes) -> bool:
+        """Have a long text judged by a thread; tell whether its message has to wait for that."""
+        if self._decision is not None or kind not in (QUERY, PARSE):
+            return False
+        found = frames.texts(payload, 1 if kind == QUERY else 2)
+        if found is None:
+            return False
+        text = found[0][-1]
+        session = self._session
+        loop = asyncio.get_running_loop()
+
+        def judge() -> None:
+            decision = session.statements.decide_long(text, session.cluster.rules)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the gateway ended meanwhile
+                loop.call_soon_threadsafe(self._judged, decision)
+
+        self._judging = True
+        self.transport.pause_reading()
+        # A daemon: the end of the process doesn't wait for what nobody will be told.
+        threading.Thread(target=judge, name="judge", daemon=True).start()
+        return True
+
+    def _judged(self, decision: Decision) -> None:
+        """Go on with the message that was judged, and with what came behind it."""
+        self._judging = False
+        if self._session.over:
+            return
+        self._decision = decision
+        data = bytes(self._held)
+        self._held = bytearray()
+        self.data_received(data)
+        self._read_on()
+
+    def _decide(self, text: bytes) -> Decision:
+        decision = self._decision
+        if decision is None:
+            return self._session.statements.decide(text, self._session.cluster.rules)
+        self._decision = None
+        return decision
+
     def _query(self, payload: bytes) -> bytes | None:
         found = frames.texts(payload, 1)
         if found is None:
             self._sent_query(_NO_TAGS)
             return None
-        decision = self._session.statements.decide(found[0][0], self._session.cluster.rules)
+        decision = self._decide(found[0][0])
         self._sent_query(decision.tags)
         return None if decision.text is None else frames.message(QUERY, decision.text + b"\0")
 
@@ -189,7 +250,7 @@ class Frontend(asyncio.Protocol):
         if found is None:
             return None
         (name, text), rest = found
-        decision = self._session.statements.decide(text, self._session.cluster.rules)
+        decision = self._decide(text)
         self._tagged_statements.pop(name, None)
         if not decision.single:
             # PostgreSQL has its own answer to several statements in one Parse.
@@ -233,12 +294,17 @@ class Frontend(asyncio.Protocol):
 
     def pause(self) -> None:
         """Stop reading."""
+        self._paused = True
         if not self.transport.is_closing():
             self.transport.pause_reading()
 
     def resume(self) -> None:
         """Read again."""
-        if not self.transport.is_closing():
+        self._paused = False
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if not (self._paused or self._judging or self.transport.is_closing()):
             self.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002

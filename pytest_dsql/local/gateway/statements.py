@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -48,6 +49,7 @@ class Statements:
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
+        self._one_at_a_time = threading.Lock()
         self._young: dict[tuple[bytes, date], Decision] = {}
         self._old: dict[tuple[bytes, date], Decision] = {}
 
@@ -62,6 +64,11 @@ class Statements:
                     self._old, self._young = self._young, {}
                 self._young[key] = decision
         return decision
+
+    def decide_long(self, text: bytes, rules: date) -> Decision:
+        """Decide about a text that is too long to be remembered. For threads beside the loop: one works at a time."""
+        with self._one_at_a_time:
+            return self._decide(text, rules)
 
     def _decide(self, text: bytes, rules: date) -> Decision:
         # Other client encodings than UTF-8 extend ASCII; as Latin-1 each of their bytes is a letter and comes back.

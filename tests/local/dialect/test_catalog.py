@@ -280,6 +280,31 @@ def test_set_config_checks_the_names_of_the_rule() -> None:
     assert listed == set(rule.options["settable"])
 
 
+def test_a_function_of_a_client_spoils_no_index_of_others(server: PlainPostgres, admin: Client) -> None:
+    # The bodies of SQL functions are not judged.
+    body = "SELECT sys.record_job('', '', '', 'pg_catalog.pg_proc_oid_index'::pg_catalog.regclass, true)"
+    admin.done(
+        f"CREATE FUNCTION spoil() RETURNS text LANGUAGE sql AS $$ {body} $$", "SELECT spoil()", "DROP FUNCTION spoil"
+    )
+    assert admin.cell("SELECT indisvalid FROM pg_index WHERE indexrelid = 'pg_proc_oid_index'::regclass") == "t"
+
+
+def test_parameters_are_not_set_through_their_view(admin: Client) -> None:
+    sql = "UPDATE pg_settings SET setting = 'serializable' WHERE name = 'default_transaction_isolation'"
+    assert admin.error(sql)[0] == "42501"
+
+
+def test_nothing_is_temporary(admin: Client) -> None:
+    assert admin.error("CREATE TABLE pg_temp.x (k int)")[0] == "42501"
+
+
+@pytest.mark.parametrize("encoding", ["SJIS", "big5", "windows-936", "UHC", "GB18030", "johab", "SHIFT_JIS_2004"])
+def test_encodings_that_hide_backslashes_are_not_taken(admin: Client, encoding: str) -> None:
+    refusal = ("0A000", f'invalid value for parameter "client_encoding": "{encoding}"')
+    assert admin.error(f"SET client_encoding = '{encoding}'") == refusal
+    assert admin.error(f"SELECT set_config('client_' || 'encoding', '{encoding}', false)") == refusal
+
+
 def test_iam_identities_are_mapped_to_roles(admin: Client) -> None:
     arn = "arn:aws:iam::123456789012:role/reporting"
     admin.done("CREATE ROLE reader WITH LOGIN", "CREATE ROLE group_ NOLOGIN")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_dsql.local.dialect import Judgement, Part, Refusal, judge
+from pytest_dsql.local.dialect.libpg_query import parse
+from pytest_dsql.local.dialect.tree import decode
 
 TODAY = date(2026, 11, 1)
 
@@ -154,6 +157,23 @@ def test_deep_expressions_pass(terms: int) -> None:
 def test_deep_expressions_with_a_mark_pass() -> None:
     sql = "SELECT " + " || ".join(["v"] * 3_000) + " FROM u FOR UPDATE"
     assert _parts(sql) == (Part(sql, kind="select"),)
+
+
+@pytest.mark.parametrize(
+    "hidden", ["SELECT {deep}; TRUNCATE t", "TRUNCATE t; SELECT {deep}", "SELECT pg_advisory_lock({deep})"]
+)
+def test_deep_expressions_hide_nothing(hidden: str) -> None:
+    sql = hidden.format(deep=" + ".join(["1"] * 3_000))
+    assert any(part.refusal for part in _parts(sql))
+
+
+def test_deep_trees_are_decoded_as_shallow_ones() -> None:
+    written = parse("""SELECT 'a "{[,:]}\\ ü' AS "x:y", 1.5, NULL, -7 FROM t WHERE b AND NOT c""".encode())
+    deep = b'{"a":' * 5_000 + written + b"}" * 5_000
+    value = decode(deep)
+    for _ in range(5_000):
+        value = value["a"]
+    assert value == json.loads(written)
 
 
 def test_long_names_are_cut_between_characters() -> None:

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import pq
 
+from pytest_dsql.local.cluster import Cluster
+from pytest_dsql.local.dialect.judgement import Judgement
 from pytest_dsql.local.gateway import frames
-from tests.local.gateway.harness import RawClient, RunningGateway, ask, next_result, pipeline_results
+from pytest_dsql.local.gateway.frontend import LONG_MESSAGE
+from tests.local.gateway.harness import (
+    RawClient,
+    RunningGateway,
+    ask,
+    few_rules,
+    next_result,
+    pipeline_results,
+    run_gateway,
+)
 
 Connection = psycopg.Connection[Any]
 INDEX = "CREATE INDEX ASYNC ON t (a)"
@@ -266,3 +281,74 @@ def test_an_unknown_message_is_answered_by_postgresql(served: RunningGateway) ->
     with RawClient(served).logged_in() as client:
         client.send(frames.message(ord("?"), b""))
         assert b"invalid frontend message type" in client.expect_end()
+
+
+LONG_TEXT = "x" * LONG_MESSAGE
+
+
+class SlowJudge:
+    """Judges a long text once somebody else was served."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.go_on = threading.Event()
+
+    def __call__(self, sql: str, rules: date) -> Judgement:
+        if len(sql) >= LONG_MESSAGE:
+            self.asked.set()
+            assert self.go_on.wait(10), "nobody was served meanwhile"
+        return few_rules(sql, rules)
+
+
+@pytest.fixture
+def slow() -> SlowJudge:
+    return SlowJudge()
+
+
+@pytest.fixture
+def slowly_judging(cluster: Cluster, tmp_path: Path, slow: SlowJudge) -> Iterator[RunningGateway]:
+    yield from run_gateway(cluster, tmp_path, judge=slow)
+
+
+def test_others_are_served_while_a_long_text_is_judged(slowly_judging: RunningGateway, slow: SlowJudge) -> None:
+    with slowly_judging.connect() as long, slowly_judging.connect() as other:
+        long.pgconn.send_query(f"SELECT length('{LONG_TEXT}')".encode())
+        assert slow.asked.wait(10)
+        assert tags(simple(other, "SELECT 1")) == ["SELECT 1"]
+        slow.go_on.set()
+        result = next_result(long.pgconn)
+        assert result is not None
+        assert result.get_value(0, 0) == str(LONG_MESSAGE).encode()
+        assert next_result(long.pgconn) is None
+
+
+def test_what_follows_a_long_text_waits_for_it(slowly_judging: RunningGateway, slow: SlowJudge) -> None:
+    long = f"SELECT length('{LONG_TEXT}')".encode()
+    parse = frames.message(frames.PARSE, b"\0" + long + b"\0\0\0")
+    bind = frames.message(frames.BIND, b"\0\0\0\0\0\0\0\0")
+    execute = frames.message(frames.EXECUTE, b"\0\0\0\0\0")
+    sync = frames.message(frames.SYNC, b"")
+    refused = frames.message(frames.QUERY, b"SELECT '" + LONG_TEXT.encode() + b"'; LOCK t\0")
+    with RawClient(slowly_judging) as client:
+        client.logged_in()
+        client.send(parse + bind + execute + sync + refused + frames.message(frames.QUERY, b"SELECT 7\0"))
+        assert slow.asked.wait(10)
+        client.send(frames.message(frames.QUERY, b"SELECT 8\0"))
+        slow.go_on.set()
+        found = [client.until_ready() for _ in range(4)]
+    assert [[kind for kind, _ in group] for group in found] == [
+        list("12DCZ"),
+        list("TDCEZ"),
+        list("TDCZ"),
+        list("TDCZ"),
+    ]
+    assert [group[1][1][-1:] for group in found[2:]] == [b"7", b"8"]
+
+
+def test_a_client_may_go_while_its_text_is_judged(slowly_judging: RunningGateway, slow: SlowJudge) -> None:
+    with RawClient(slowly_judging) as client:
+        client.logged_in()
+        client.send(frames.message(frames.QUERY, f"SELECT '{LONG_TEXT}'".encode() + b"\0"))
+        assert slow.asked.wait(10)
+    slow.go_on.set()
+    slowly_judging.wait_sessions(0)
