@@ -123,6 +123,14 @@ class Cell:
         return dict(total)
 
     @property
+    def messages(self) -> dict[str, str]:
+        """What the database said, masked: for each key of `errors` the text of one failed attempt."""
+        found: dict[str, str] = {}
+        for one in self.measurement.samples.values():
+            found = one.messages | found
+        return found
+
+    @property
     def conflict_rate(self) -> float:
         """Share of the attempts that lost to another transaction."""
         attempts = self._attempts

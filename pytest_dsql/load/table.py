@@ -56,6 +56,7 @@ def cell_table(cell: Cell, verdict: Verdict | None) -> str:
         ),
         *_field("outcomes", _counts(cell.outcomes, "no request")),
         *_field("errors", _counts(cell.errors, "none")),
+        *(line for item in cell.messages.items() for line in _field("", _message(*item))),
         *_field("generator", _generator(cell, verdict)),
         *_field("invariants", _invariants(cell.invariants)),
     ]
@@ -152,6 +153,11 @@ def _count(number: int, what: str) -> str:
 
 def _counts(counts: Mapping[str, int], nothing: str) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count) or nothing
+
+
+def _message(key: str, text: str) -> str:
+    """What the database said of one kind of error, in about two lines."""
+    return textwrap.shorten(f"{key}: {text}", 2 * (WIDTH - _LABEL_WIDTH), placeholder=" ...", break_on_hyphens=False)
 
 
 def _generator(cell: Cell, verdict: Verdict | None) -> str:

@@ -106,6 +106,7 @@ def _transaction(cell: Cell, samples: Samples) -> dict[str, Any]:
         "outcomes": {one.name.lower(): samples.count(one) for one in Outcome},
         "attempts": sum(samples.attempts),
         "errors": dict(samples.errors),
+        "messages": dict(samples.messages),
         "latency_ms": _summary(cell.latency[name]),
         "wait_ms": _summary(cell.wait[name]),
         "service_ms": _summary(cell.service[name]),

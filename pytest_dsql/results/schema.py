@@ -85,6 +85,8 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].transactions{}.attempts": _COUNT,
     "cells[].transactions{}.errors": _OBJECT,
     "cells[].transactions{}.errors{}": Key((int,)),
+    "cells[].transactions{}.messages": _OBJECT,
+    "cells[].transactions{}.messages{}": Key((str,)),
     **_summary("cells[].transactions{}.latency_ms"),
     **_summary("cells[].transactions{}.wait_ms"),
     **_summary("cells[].transactions{}.service_ms"),

@@ -42,7 +42,12 @@ def samples(
     errors: Mapping[str, int] | None = None,
 ) -> Samples:
     """Return `n` requests spread over the window; latencies and outcomes repeat; `slow`: position -> milliseconds."""
-    made = Samples(name, KINDS.get(name, "read"), errors=dict(errors or {}))
+    made = Samples(
+        name,
+        KINDS.get(name, "read"),
+        errors=dict(errors or {}),
+        messages={state: f"the message of {state}" for state in errors or ()},
+    )
     for index in range(n):
         latency = round((slow or {}).get(index, latencies_ms[index % len(latencies_ms)]) * MS)
         outcome = outcomes[index % len(outcomes)]

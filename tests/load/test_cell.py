@@ -257,10 +257,25 @@ class TestTable:
         made = cell(measurement(samples("product_read", 6000, outcomes=ends, errors={"40001": 7})))
         text = " ".join(made.table().split())
         assert "outcomes ok 4,000, rejected 2,000" in text
-        assert "errors 40001 7" in text
+        assert "errors 40001 7 " in text
         assert "CPU 30 %, run-queue wait 2 %, loop lag p99 0.20 ms" in text
         assert "invariants 2 checked, none violated" in text
         assert "closed loop, 4 connections, 1 worker, 8.0 s, look 1" in text
+
+    def test_what_the_database_said_of_each_kind_of_error(self) -> None:
+        made = cell(
+            measurement(
+                samples("product_read", 10, errors={"42P01": 7}),
+                samples("order_create", 10, errors={"42P01": 1, "23505": 2}),
+            )
+        )
+        text = " ".join(made.table().split())
+        assert "errors 42P01 8, 23505 2 42P01: the message of 42P01 23505: the message of 23505 generator" in text
+
+    def test_a_long_message_is_cut(self) -> None:
+        wordy = samples("product_read", 10, errors={"42601": 1})
+        wordy.messages["42601"] = "syntax error " * 100
+        assert cell(measurement(wordy)).table().count("syntax error") < 15
 
     def test_it_fits_a_hundred_columns_with_pytests_margin(self) -> None:
         name = "a_transaction_whose_name_is_much_longer_than_any_column_of_a_table"

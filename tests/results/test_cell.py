@@ -36,6 +36,12 @@ def test_outcomes_add_up_and_survive_json(n: int, ends: list[Outcome]) -> None:
     assert (transaction["histogram"] is None) is (answered == 0)
 
 
+def test_errors_and_what_the_database_said_of_them() -> None:
+    failed = measurement(samples("product_read", 10, errors={"42P01": 3}))
+    entry = cell_dict(cell(failed))["transactions"]["product_read"]
+    assert (entry["errors"], entry["messages"]) == ({"42P01": 3}, {"42P01": "the message of 42P01"})
+
+
 def test_limits_and_latencies_are_milliseconds() -> None:
     made = cell()
     made.verdict(SLO)
