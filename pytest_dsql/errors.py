@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Final, final
 
-#: The texts by which DSQL tells its two kinds of 40001 apart (AWS user guide, "Concurrency control in Aurora DSQL").
-CONFLICT_MARK: Final = "(OC000)"
+#: By this DSQL tells its two kinds of 40001 apart (AWS user guide, "Concurrency control in Aurora DSQL"); the other
+#: kind, a conflict of rows, says (OC000).
 SCHEMA_CHANGE_MARK: Final = "(OC001)"
 
 
@@ -88,8 +88,8 @@ def classify(sqlstate: str | None, message: str = "") -> ErrorClass:
     return _BY_SQLSTATE.get(sqlstate) or _BY_SQLSTATE_CLASS.get(sqlstate[:2], ErrorClass.OTHER)
 
 
-#: Classes after which the same transaction may be run again (DESIGN: retry on 40001, 40P01, `XX000 server unavailable`
-#: and a lost connection; after a connection lost during COMMIT the receipt decides first).
+#: Classes after which the same transaction may be run again: 40001, 40P01, `XX000 server unavailable` and a lost
+#: connection; after a connection lost during COMMIT the receipt decides first.
 RETRYABLE: Final = frozenset(
     {ErrorClass.CONFLICT, ErrorClass.SCHEMA_CHANGE, ErrorClass.TRANSIENT, ErrorClass.CONNECTION}
 )

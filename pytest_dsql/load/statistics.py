@@ -10,8 +10,6 @@ from typing import Final, final
 
 from pytest_dsql.load.measurement import Distribution, Outcome, Samples
 
-#: Percentiles that are reported, in thousandths.
-REPORTED: Final[Mapping[str, int]] = {"p50": 500, "p95": 950, "p99": 990, "p999": 999}
 #: Outcomes of requests that the database answered as meant; only their durations are summarised. A failed request may
 #: end soon or late for reasons of its own, so verdicts count it as over every limit and no percentile contains it.
 ANSWERED: Final = (Outcome.OK, Outcome.OK_RETRIED, Outcome.REJECTED)

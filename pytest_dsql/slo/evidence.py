@@ -39,9 +39,8 @@ class Requests:
     name: str
     kind: Kind
     start_ns: Sequence[int]  #: intended starts, ascending
-    latency_ns: Sequence[
-        int
-    ]  #: from intended start; of an unfinished request, how long it had run when it was given up
+    #: from intended start; of an unfinished request, how long it had run when it was given up
+    latency_ns: Sequence[int]
     counts: bytes  #: one value of `Counts` each
     committed: int  #: how many ended in ok or ok_retried
 

@@ -57,11 +57,6 @@ class LoadReport:
     retries: int  #: chunks begun again after a conflict, an outage or a lost connection
     already_loaded: bool  #: nothing was left to do
 
-    @property
-    def rows_per_s(self) -> float:
-        """Rows that this load brought in, per second."""
-        return self.rows / self.elapsed_s if self.elapsed_s > 0 else 0.0
-
 
 @final
 @dataclass(frozen=True, slots=True)
