@@ -9,7 +9,6 @@ import contextlib
 import importlib
 import json
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -51,9 +50,6 @@ _NEEDED: Final = (
 
 #: How long clients may take to go when PostgreSQL is down.
 _GOODBYE_S: Final = 0.25
-
-#: Two for each client, and PostgreSQL's own.
-_OPEN_FILES: Final = 16_384
 
 
 def main() -> int:
@@ -115,7 +111,6 @@ class EngineProcess:
     def run(self, starter: socket.socket) -> int:
         """Serve until the end; give the process's exit status. The starter is told why when it fails to start."""
         try:
-            _raise_open_files()
             self._clusters, installation = self._make_clusters()
             self._about["postgresql"] = installation
             with ThreadPoolExecutor(1) as pool:
@@ -289,11 +284,3 @@ def _cluster(cluster: Cluster) -> dict[str, str]:
 def _report(starter: socket.socket, error: str) -> None:
     with contextlib.suppress(OSError):
         starter.sendall(json.dumps({"ok": False, "error": mask(error)}).encode() + b"\n")
-
-
-def _raise_open_files() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

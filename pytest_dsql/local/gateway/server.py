@@ -170,4 +170,5 @@ def _raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        with contextlib.suppress(ValueError, OSError):  # macOS allows fewer than its hard limit says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
