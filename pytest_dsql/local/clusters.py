@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 import shutil
 import string
@@ -217,10 +218,10 @@ class Clusters:
 
 
 def throw_away_principal() -> Principal:
-    """An identity with fresh keys in the form of AWS's."""
+    """An identity with fresh keys in the form of AWS's, so that whatever knows those knows these for secrets."""
     alphabet = string.ascii_uppercase + "234567"
     return Principal(
         arn=f"arn:aws:iam::{_ACCOUNT_ID}:role/pytest-dsql-local",
         access_key_id="AKIA" + "".join(secrets.choice(alphabet) for _ in range(16)),
-        secret_access_key=secrets.token_urlsafe(30),
+        secret_access_key=base64.b64encode(secrets.token_bytes(30)).decode(),
     )
