@@ -73,14 +73,13 @@ def _slowest(cell: Mapping[str, Any], kind: str) -> str:
 def _connect_row(cell: Mapping[str, Any]) -> tuple[str, ...]:
     connect = cell["connect"]
     total = connect["phases_ms"].get("total", {})
-    attempted = connect["attempted"]
-    cpu = connect["client_cpu_ms"] / attempted if attempted else 0.0
+    attempted, rate, cpu_ms = connect["attempted"], connect["rate_per_s"], connect["client_cpu_ms"]
     return (
         f"{attempted:,}",
         f"{connect['succeeded']:,}",
-        f"{connect['rate_per_s']:,.1f}",
+        "-" if rate is None else f"{rate:,.1f}",
         _pair(total.get("p50"), total.get("p99")),
-        f"{cpu:.2f} ms",
+        "-" if cpu_ms is None or not attempted else f"{cpu_ms / attempted:.2f} ms",
     )
 
 

@@ -135,16 +135,17 @@ def _objective(cell: Cell, one: ObjectiveResult) -> dict[str, Any]:
 
 
 def _connect(stats: ConnectStats) -> dict[str, Any]:
-    elapsed_s = stats.elapsed_ns / 1e9
+    # With a new connection for each request, connecting has no time of its own.
+    timed = stats.elapsed_ns > 0
     return {
         "attempted": stats.attempted,
         "succeeded": stats.succeeded,
         "refused": dict(stats.refused),
         "messages": dict(stats.messages),
         "phases_ms": {name: _summary(LatencySummary.of(distribution(one))) for name, one in stats.phases_ns.items()},
-        "elapsed_ms": stats.elapsed_ns / 1e6,
-        "rate_per_s": _rounded(stats.succeeded / elapsed_s) if elapsed_s > 0 else 0.0,
-        "client_cpu_ms": stats.client_cpu_ns / 1e6,
+        "elapsed_ms": stats.elapsed_ns / 1e6 if timed else None,
+        "rate_per_s": _rounded(stats.succeeded / stats.elapsed_ns * 1e9) if timed else None,
+        "client_cpu_ms": stats.client_cpu_ns / 1e6 if timed else None,
         "tokens_signed": stats.tokens_signed,
     }
 

@@ -102,4 +102,10 @@ def test_a_burst() -> None:
     assert entry["connect"]["refused"] == {"28000": 10}
     assert entry["connect"]["phases_ms"]["total"]["p99"] == 4.0
     assert entry["connect"]["rate_per_s"] == 122.5
+    assert entry["connect"]["client_cpu_ms"] == 500.0
     assert entry["verdict"]["outcome"] == "fail"
+
+
+def test_connecting_that_was_part_of_each_request_has_no_rate_of_its_own() -> None:
+    entry = cell_dict(cell(replace(good_measurement(), arrival=Arrival("churn"))))["connect"]
+    assert (entry["elapsed_ms"], entry["rate_per_s"], entry["client_cpu_ms"]) == (None, None, None)
