@@ -131,16 +131,26 @@ class Settings:
         if attached and "target" in where and self.target != "attach":
             raise UsageError(f"{attached} attaches to an endpoint, but {where['target']} says {self.target!r}")
         if attached:
-            for name in ("set",):
-                if name in where:
-                    raise UsageError(f"{where[name]} is a setting of the embedded engine; it means nothing on attach")
+            if "set" in where:
+                raise UsageError(f"{where['set']} is a setting of the embedded engine; it means nothing on attach")
+            if self.dsn:
+                _refuse_flags(where, "region", "user", "profile", because="a DSN says by itself who connects where")
             return replace(self, target="attach", engine=None)
         if self.target == "attach":
             raise UsageError("target 'attach' needs --dsql-endpoint HOST_OR_CLUSTER_ID or --dsql-dsn DSN")
-        for name in ("region", "user", "profile"):
-            if name in where and where[name].startswith("--"):
-                raise UsageError(f"{where[name]} goes with --dsql-endpoint; the local engine has its own")
+        _refuse_flags(where, "region", "user", "profile", because="the local engine has its own")
+        if self.engine and "set" in where:
+            raise UsageError(
+                f"{where['set']} comes too late for an engine that runs: pytest-dsql local --set NAME=VALUE -- ..."
+            )
         return self
+
+
+def _refuse_flags(where: Mapping[str, str], *names: str, because: str) -> None:
+    """Refuse options of --dsql-endpoint that were given on the command line; elsewhere they may be meant for others."""
+    for name in names:
+        if where.get(name, "").startswith("--"):
+            raise UsageError(f"{where[name]} goes with --dsql-endpoint; {because}")
 
 
 def _text(value: Any, source: str) -> str:

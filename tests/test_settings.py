@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pytest_dsql.errors import UsageError
-from pytest_dsql.settings import ENGINE_VARIABLE, OPTIONS, Settings
+from pytest_dsql.local import environment, options
+from pytest_dsql.settings import ENGINE_SETTINGS, ENGINE_VARIABLE, OPTIONS, Settings
 
 
 def resolve(
@@ -82,6 +83,18 @@ def test_an_endpoint_and_the_local_target_exclude_each_other() -> None:
         resolve({"endpoint": "a" * 26, "target": "local"})
 
 
+@pytest.mark.parametrize("name", ["region", "user", "profile"])
+def test_a_dsn_says_by_itself_who_connects_where(name: str) -> None:
+    with pytest.raises(UsageError, match=f"--dsql-{name} goes with --dsql-endpoint; a DSN says by itself"):
+        resolve({"dsn": "host=127.0.0.1", name: "x"})
+    assert resolve({"dsn": "host=127.0.0.1"}, {f"DSQL_{name.upper()}": "x"}).target == "attach"
+
+
+def test_engine_settings_come_too_late_for_an_engine_that_runs() -> None:
+    with pytest.raises(UsageError, match="--dsql-set comes too late for an engine that runs"):
+        resolve({"set": ["rules=2026-09-01"]}, {ENGINE_VARIABLE: "/run/control"})
+
+
 def test_engine_settings_mean_nothing_on_attach() -> None:
     with pytest.raises(UsageError, match="embedded engine"):
         resolve({"endpoint": "a" * 26, "set": ["rules=2026-09-01"]})
@@ -99,6 +112,10 @@ def test_an_endpoint_on_the_command_line_wins_over_a_running_engine() -> None:
 
 def test_a_password_in_the_dsn_is_never_shown() -> None:
     assert "hunter2" not in repr(resolve({"dsn": "postgresql://u:hunter2@127.0.0.1/x"}))
+
+
+def test_the_engine_which_knows_nothing_of_settings_uses_the_same_names() -> None:
+    assert (ENGINE_SETTINGS, ENGINE_VARIABLE) == (options.SETTINGS, environment.ENGINE_VARIABLE)
 
 
 def test_every_option_has_a_flag_an_ini_value_and_a_variable() -> None:
