@@ -118,7 +118,10 @@ class CellWorkload(Protocol):
         """
 
     def check_cell(self, connect: Callable[[], Any], run: CellRun, tally: Tally) -> dict[str, int]:
-        """Count the violations of every invariant over the rows of this run."""
+        """Count the violations of every invariant over the rows of this run.
+
+        Of an incomplete tally nothing may be concluded from there being more in the database than was counted.
+        """
 
 
 @final
@@ -128,6 +131,7 @@ class Tally:
 
     committed: Mapping[str, int]  #: transaction name -> committed (ok and ok after retries)
     ambiguous: Mapping[str, int]  #: transaction name -> outcome unknown
+    complete: bool = True  #: False when a generator process died: it may have committed more than it told
 
 
 @final

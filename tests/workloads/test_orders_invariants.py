@@ -382,3 +382,11 @@ def test_a_check_reads_only(loaded: Connect) -> None:
 
     with Session(without_writes) as session:
         assert check(session, run, _tally(counted)).violations == HOLDS
+
+
+def test_receipts_of_a_generator_that_died_are_no_doubled_effect(loaded: Connect) -> None:
+    orders = Orders("tiny")
+    run = orders.begin_cell(loaded, cell="died", slots=1, requests_hint=40)
+    counted = _drive(loaded, run, range(1), 6, lambda _: order_create)
+    told = Tally(committed={"order_create": counted["order_create"] - 2}, ambiguous={}, complete=False)
+    assert orders.check_cell(loaded, run, told) == {name: 0 for name in HOLDS if name != "no_doubled_effect"}

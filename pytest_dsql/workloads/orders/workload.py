@@ -129,7 +129,7 @@ class Orders:
             )
 
     def check_cell(self, connect: Connect, run: CellRun, tally: Tally) -> dict[str, int]:
-        """Count the violations of every invariant over the rows of this run; every invariant has an entry.
+        """Count the violations of every invariant over the rows of this run, as `invariants.check` does.
 
         Set-aside orders that the run did not touch go back to the reserve.
         """
