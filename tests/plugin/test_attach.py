@@ -1,0 +1,40 @@
+"""An endpoint that exists already, as a user's tests and cells meet it: here a plain PostgreSQL by its DSN."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.plain_postgres import plain_postgres
+from tests.plugin.conftest import CELL
+
+
+def test_a_plain_postgresql_is_measured_and_nothing_in_it_is_dropped(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        CELL
+        + """
+@pytest.mark.parametrize("exists", [False, True])
+def test_objects_stay(dsql_connection, exists):
+    [(found,)] = dsql_connection.execute("SELECT to_regclass('mine') IS NOT NULL").fetchall()
+    assert found == exists
+    dsql_connection.execute("CREATE TABLE IF NOT EXISTS mine (id int PRIMARY KEY)")
+
+def test_there_is_no_engine(dsql_target, dsql_local):
+    raise AssertionError(dsql_target)
+
+def test_cell(dsql_load):
+    cell = dsql_load.closed(MIX, connections=2, warmup=0.1, duration=0.5)
+    cell.assert_meets(Slo(reads=Latency(p95=ms(5000))))
+"""
+    )
+    with plain_postgres() as server:
+        result = pytester.runpytest_subprocess("--dsql-dsn", server.dsn, "-rs")
+    result.assert_outcomes(passed=3, skipped=1)
+    result.stdout.fnmatch_lines(["*dsql_local is the embedded engine, and the target is attach"])
+    content = json.loads((pytester.path / ".dsql/latest/results.json").read_text())
+    assert [cell["verdict"]["outcome"] for cell in content["cells"]] == ["pass"]
+    [target] = content["targets"]
+    assert (target["name"], target["dialect"]) == ("attach", "postgresql")
+    assert target["server"].startswith("PostgreSQL ")
+    assert server.password not in json.dumps(content) + result.stdout.str() + result.stderr.str()
