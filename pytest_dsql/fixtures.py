@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SETTINGS: Final = pytest.StashKey[Settings]()
 RUN_ID: Final = pytest.StashKey[str]()
+#: The target while there is one.
+TARGET: Final = pytest.StashKey["Target"]()
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -49,9 +51,11 @@ def dsql_target(pytestconfig: pytest.Config) -> Iterator[Target]:
     from pytest_dsql.targets import open_target
 
     target = open_target(settings_of(pytestconfig), run_id=pytestconfig.stash[RUN_ID])
+    pytestconfig.stash[TARGET] = target
     try:
         yield target
     finally:
+        del pytestconfig.stash[TARGET]
         target.close()
 
 
@@ -74,12 +78,10 @@ def dsql_connect(dsql_target: Target) -> Iterator[Callable[..., psycopg.Connecti
     `dsql_connect(autocommit=True)`: autocommit by default, so that a forgotten transaction can't reach DSQL's
     300 s limit.
     """
-    from pytest_dsql.connect.dialer import dial
-
     with ExitStack() as connections:
 
         def connect(*, autocommit: bool = True) -> psycopg.Connection[Any]:
-            connection, _phases = dial(dsql_target.endpoint, dsql_target.tokens)
+            connection = dsql_target.connect()
             connections.callback(connection.close)
             connection.autocommit = autocommit
             return connection
@@ -94,10 +96,9 @@ def dsql_connection(dsql_target: Target) -> Iterator[psycopg.Connection[Any]]:
     On the embedded engine the test finds and leaves the database as it was: tables, views, sequences, functions,
     domains, types and schemas that it created are dropped after it. On an attached endpoint nothing is ever dropped.
     """
-    from pytest_dsql.connect.dialer import dial
     from pytest_dsql.targets.cleaning import removing_new_objects
 
-    connection, _phases = dial(dsql_target.endpoint, dsql_target.tokens)
+    connection = dsql_target.connect()
     with ExitStack() as stack:
         if dsql_target.engine is not None:
             stack.enter_context(removing_new_objects(dsql_target))
@@ -134,7 +135,6 @@ def dsql_local(dsql_target: Target) -> Engine:
 @pytest.fixture(scope="session")
 def dsql_orders(dsql_target: Target, pytestconfig: pytest.Config) -> Orders:
     """The order workload, loaded: `.mix` is E002's mix, `.scale` the sizes of its data."""
-    from pytest_dsql.connect.dialer import dial
     from pytest_dsql.report.progress import ProgressLine
     from pytest_dsql.workloads.orders.workload import Orders
 
@@ -142,11 +142,7 @@ def dsql_orders(dsql_target: Target, pytestconfig: pytest.Config) -> Orders:
     orders = Orders(settings.scale or plan_of(pytestconfig).scale, seed=settings.seed)
     # Loading disturbs a cell as much as another cell would.
     with _one_at_a_time(pytestconfig), ProgressLine(Screen(pytestconfig)) as line:
-        orders.load(
-            lambda: dial(dsql_target.endpoint, dsql_target.tokens)[0],
-            dialect=dsql_target.endpoint.dialect,
-            progress=line.loading,
-        )
+        orders.load(dsql_target.connect, dialect=dsql_target.endpoint.dialect, progress=line.loading)
     return orders
 
 
@@ -176,7 +172,7 @@ def dsql_load(dsql_target: Target, dsql_results: ResultsFile, request: pytest.Fi
     with ProgressLine(Screen(config)) as line:
         yield Load(
             endpoint=dsql_target.endpoint,
-            tokens=dsql_target.tokens,
+            connect=dsql_target.connect,
             plan=plan_of(config),
             target=dsql_target.name,
             test=request.node.nodeid,

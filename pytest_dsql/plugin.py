@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from pathlib import Path
+from types import TracebackType
 from typing import Any, Final, Literal
 
 import pytest
+from _pytest._code import Traceback  # pytest's own way to say which frames to show
 
 from pytest_dsql import fixtures
-from pytest_dsql.errors import DsqlError, Inconclusive, Invalid, UsageError
-from pytest_dsql.fixtures import RUN_ID, SETTINGS, settings_of
+from pytest_dsql.errors import ConnectionFailed, DsqlError, Inconclusive, Invalid, UsageError
+from pytest_dsql.fixtures import RUN_ID, SETTINGS, TARGET, settings_of
 from pytest_dsql.settings import OPTIONS, Settings
 
 #: How many selected tests of this process measure cells.
 _ASKED: Final = pytest.StashKey[int]()
+
+#: Where code lies that no test is written in: this package, pytest, the standard library.
+_OTHERS_CODE: Final = tuple(
+    f"{directory}{os.sep}"
+    for directory in (Path(__file__).parent, Path(pytest.__file__).parents[1], Path(os.__file__).parent)
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -110,21 +119,51 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     return result
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Generator[None, object, object]:
-    """Answer our own errors in a dsql fixture (no engine, no endpoint, no credentials) with their one line."""
-    try:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test at once, and with the reason, when the engine that it would use has ended."""
+    target = item.config.stash.get(TARGET, None)
+    if target is not None and "dsql_target" in getattr(item, "fixturenames", ()):
+        target.check()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show our own errors where the test met them, without the way through this package; else by their one line."""
+    error = call.excinfo.value if call.excinfo is not None else None
+    if call.excinfo is None or not isinstance(error, DsqlError):
         return (yield)
+    error.__context__ = error.__cause__ = None  # how it came about is inside of the package too
+    if isinstance(error, ConnectionFailed) and (gone := _why_gone(item.config)):
+        error.add_note(gone)
+    shown: TracebackType | None = None
+    for entry in reversed(call.excinfo.traceback):
+        if not str(entry.path).startswith(_OTHERS_CODE):
+            raw = entry._rawentry
+            shown = TracebackType(shown, raw.tb_frame, raw.tb_lasti, raw.tb_lineno)
+    if shown is not None:
+        call.excinfo.traceback = Traceback(shown)
+        return (yield)
+    report = yield
+    report.longrepr = "\n".join([str(error), *getattr(error, "__notes__", ())])
+    return report
+
+
+def _why_gone(config: pytest.Config) -> str:
+    """Why there is no target any more; empty when there is one."""
+    target = config.stash.get(TARGET, None)
+    try:
+        if target is not None:
+            target.check()
     except DsqlError as error:
-        if not fixturedef.argname.startswith("dsql"):
-            raise
-        pytest.fail(f"{request.fixturename}: {error}", pytrace=False)
+        return str(error)
+    return ""
 
 
 def _cells_of(config: pytest.Config) -> dict[str, Any] | None:
     """Return this run's results, or None when it wrote none."""
-    from pathlib import Path
-
     path = Path(config.invocation_params.dir, settings_of(config).results, config.stash[RUN_ID], "results.json")
     if not path.exists():
         return None

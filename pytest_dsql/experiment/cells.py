@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import psycopg
 
     from pytest_dsql.connect.endpoint import Endpoint
-    from pytest_dsql.connect.token import TokenSource
     from pytest_dsql.experiment.plans import Plan
     from pytest_dsql.load.cell import Cell
     from pytest_dsql.load.connections import Connections
@@ -36,7 +35,7 @@ class Load:
     """
 
     endpoint: Endpoint
-    tokens: TokenSource
+    connect: Callable[[], psycopg.Connection[Any]]  #: for the workload's own statements
     plan: Plan
     target: str
     test: str
@@ -176,7 +175,7 @@ class Load:
             if workload is None:
                 return measurement, None
             tally = Tally(committed=measurement.committed, ambiguous=measurement.ambiguous)
-            return measurement, workload.check_cell(self._connect, run, tally)
+            return measurement, workload.check_cell(self.connect, run, tally)
 
     def _begin(self, sizes: _CellSizes, window_s: float) -> CellRun:
         slots = sizes.connections
@@ -188,14 +187,8 @@ class Load:
             return CellRun(number=number, operation_prefix=f"{number:x}-", slots=slots)
         hint = int(min(slots * _MOST_PER_CONNECTION, _MOST_PER_CELL) * (sizes.warmup_s + window_s))
         return sizes.mix.workload.begin_cell(
-            self._connect, cell=sizes.id, slots=slots, requests_hint=hint, shares=sizes.mix.weights
+            self.connect, cell=sizes.id, slots=slots, requests_hint=hint, shares=sizes.mix.weights
         )
-
-    def _connect(self) -> psycopg.Connection[Any]:
-        from pytest_dsql.connect.dialer import dial
-
-        connection, _phases = dial(self.endpoint, self.tokens)
-        return connection
 
     def _next_id(self) -> str:
         self._made += 1

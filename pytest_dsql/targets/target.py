@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
+from pytest_dsql.errors import EngineError
+
 if TYPE_CHECKING:
+    import psycopg
+
     from pytest_dsql.connect.endpoint import Endpoint
     from pytest_dsql.connect.token import TokenSource
 
@@ -27,3 +31,16 @@ class Target:
     def dialect(self) -> str:
         """`dsql` or `postgresql`: which rules the target's SQL follows."""
         return self.endpoint.dialect
+
+    def check(self) -> None:
+        """Raise EngineError, with the reason, when the embedded engine has ended although it was held."""
+        reason = self.engine.ended() if self.engine is not None else None
+        if reason is not None:
+            raise EngineError(f"the embedded engine has ended: {reason}")
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Open a connection in autocommit. Raises ConnectionFailed, and EngineError when trying again is in vain."""
+        from pytest_dsql.connect.dialer import dial
+
+        self.check()
+        return dial(self.endpoint, self.tokens)[0]

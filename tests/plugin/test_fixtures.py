@@ -137,3 +137,31 @@ def test_a_missing_extra_is_named(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: the embedded engine needs *: pip install 'pytest-dsql[[]local]'"])
+
+
+def test_a_test_is_told_that_the_engine_was_killed(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import os, pathlib, select, signal
+
+        def test_kills_it(dsql_local, dsql_connect):
+            pathlib.Path("secret").write_text(dsql_local.credentials.secret_access_key)
+            os.kill(dsql_local.pid, signal.SIGKILL)
+            select.select([dsql_local], [], [], 20)
+            dsql_connect()
+
+        def test_after_it(dsql_connect, dsql_orders):
+            dsql_connect()
+        """
+    )
+    result = pytester.runpytest_subprocess("--showlocals", "--tb=long")
+    result.assert_outcomes(failed=1, errors=1)
+    lines = [
+        "the embedded engine has ended: its process was killed",
+        ">*dsql_connect()",
+        "E*ended: its process was killed",
+    ]
+    result.stdout.fnmatch_lines(lines)
+    text = result.stdout.str()
+    assert (pytester.path / "secret").read_text() not in text
+    assert "pytest_dsql/" not in text, "the way through this package"
