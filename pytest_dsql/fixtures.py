@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, final
 
@@ -211,15 +212,25 @@ class Screen(io.TextIOBase):
         self._file: TextIO | None = getattr(getattr(reporter, "_tw", None), "_file", None)
         self._capture = config.pluginmanager.get_plugin("capturemanager")
 
+    def _uncaptured(self) -> AbstractContextManager[None]:
+        """While pytest captures, the file's descriptor is a file of its own, no terminal."""
+        return self._capture.global_and_fixture_disabled() if self._capture else nullcontext()
+
     def isatty(self) -> bool:
         """Tell whether a person may be watching."""
-        return self._file is not None and self._file.isatty()
+        with self._uncaptured():
+            return self._file is not None and self._file.isatty()
+
+    def columns(self) -> int:
+        """Tell how wide the terminal is."""
+        with self._uncaptured():
+            return shutil.get_terminal_size().columns
 
     def write(self, text: str) -> int:
         """Write at once, not into the test's captured output."""
         if self._file is None:
             return 0
-        with self._capture.global_and_fixture_disabled() if self._capture else nullcontext():
+        with self._uncaptured():
             written = self._file.write(text)
             self._file.flush()
         return written

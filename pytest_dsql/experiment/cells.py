@@ -44,7 +44,7 @@ class Load:
     exclusive: Callable[[], AbstractContextManager[None]]
     record: Callable[[Cell | Connections], None]
     note: Callable[[str, dict[str, Any]], None]
-    progress: Callable[[str], Callable[[Progress], None] | None]
+    progress: Callable[[str], AbstractContextManager[Callable[[Progress], None]]]  #: shows a cell while it runs
     _made: int = field(default=0, init=False)
     _cells: list[Cell] = field(default_factory=list, init=False)
 
@@ -156,22 +156,21 @@ class Load:
         workload = sizes.mix.workload
         with self.exclusive():
             run = self._begin(sizes, window_s)
-            measurement = run_cell(
-                CellPlan(
-                    id=sizes.id,
-                    endpoint=self.endpoint,
-                    mix=sizes.mix,
-                    scale=workload.scale if workload else None,
-                    run=run,
-                    arrival=sizes.arrival,
-                    connections=sizes.connections,
-                    workers=sizes.workers,
-                    warmup_s=sizes.warmup_s,
-                    window_s=window_s,
-                    seed=stream_seed(self.seed, sizes.id, number),
-                ),
-                progress=self.progress(sizes.id),
+            plan = CellPlan(
+                id=sizes.id,
+                endpoint=self.endpoint,
+                mix=sizes.mix,
+                scale=workload.scale if workload else None,
+                run=run,
+                arrival=sizes.arrival,
+                connections=sizes.connections,
+                workers=sizes.workers,
+                warmup_s=sizes.warmup_s,
+                window_s=window_s,
+                seed=stream_seed(self.seed, sizes.id, number),
             )
+            with self.progress(sizes.id) as show:
+                measurement = run_cell(plan, progress=show)
             if workload is None:
                 return measurement, None
             tally = Tally(committed=measurement.committed, ambiguous=measurement.ambiguous)

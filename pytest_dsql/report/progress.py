@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 if TYPE_CHECKING:
@@ -13,14 +14,21 @@ if TYPE_CHECKING:
 
 #: Faster than this is flicker, and time taken from the load.
 _INTERVAL_S: Final = 0.1
-_ERASE: Final = "\r\x1b[K"
+#: Makes sure that there is a line below the cursor, which scrolls when it is on the last one and keeps its column.
+_ROOM: Final = "\x1bD\x1b[A"
+#: The line is the one below the cursor: what pytest has written of its own line so far stays. `_BACK` returns to it.
+_BELOW: Final = "\x1b7\x1b[B\r\x1b[K"
+_BACK: Final = "\x1b8"
 
 
 class Stream(Protocol):
-    """What a progress line needs of a stream: a part of TextIO."""
+    """What a progress line needs of a stream."""
 
     def isatty(self) -> bool:
         """Whether a terminal shows it."""
+
+    def columns(self) -> int:
+        """How wide the terminal is."""
 
     def write(self, text: str, /) -> int:
         """Write text."""
@@ -31,12 +39,15 @@ class Stream(Protocol):
 
 @final
 class ProgressLine:
-    """A line that overwrites itself: `with ProgressLine(stream) as line: ... line.show("...")`. Gone when it closes."""
+    """A line below the cursor that overwrites itself: `with ProgressLine(stream) as line: ... line.show("...")`.
+
+    Gone when it closes, and before anything else is written: who shows something on it clears it.
+    """
 
     def __init__(self, stream: Stream, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
         self._clock = clock
-        self._live = stream.isatty()
+        self._live = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._shown_at = float("-inf")
         self._visible = False
 
@@ -53,21 +64,21 @@ class ProgressLine:
             return
         self._shown_at = now
         self._visible = True
-        # The last column stays free: a full line would scroll and could not be erased.
-        columns = shutil.get_terminal_size().columns - 1
-        self._stream.write(f"{_ERASE}{text[:columns]}")
+        # The last column stays free: some terminals go to the next line after it.
+        self._stream.write(f"{_ROOM}{_BELOW}{text[: self._stream.columns() - 1]}{_BACK}")
         self._stream.flush()
 
     def clear(self) -> None:
         """Erase the line."""
         if self._visible:
-            self._stream.write(_ERASE)
+            self._stream.write(_BELOW + _BACK)
             self._stream.flush()
             self._visible = False
             self._shown_at = float("-inf")
 
-    def cell(self, name: str) -> Callable[[Progress], None]:
-        """Return what shows the progress of the cell `name`."""
+    @contextmanager
+    def cell(self, name: str) -> Iterator[Callable[[Progress], None]]:
+        """Give what shows the progress of the cell `name`; the line is gone afterwards."""
         short = name.rpartition("/")[2]
 
         def show(progress: Progress) -> None:
@@ -81,7 +92,8 @@ class ProgressLine:
                 f"{f', errors: {errors}' if errors else ''}"
             )
 
-        return show
+        with self:
+            yield show
 
     def loading(self, progress: LoadProgress) -> None:
         """Show how far a load of data is."""

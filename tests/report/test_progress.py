@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import io
 
+import pytest
+
 from pytest_dsql.load.fleet import Progress
 from pytest_dsql.report.progress import ProgressLine
 from pytest_dsql.workloads.orders.loader import LoadProgress
+from tests.screen import Screen
 
 
-class Terminal(io.StringIO):
+class Stream(io.StringIO):
+    def columns(self) -> int:
+        return 80
+
+
+class Terminal(Stream):
     def isatty(self) -> bool:
         return True
 
@@ -23,8 +31,10 @@ class Clock:
 
 
 def screen(stream: io.StringIO) -> str:
-    """Return what the line shows after everything that was written: it is erased from its start."""
-    return stream.getvalue().rpartition("\r\x1b[K")[2]
+    """Return what is to be seen after everything that was written."""
+    shown = Screen()
+    shown.feed(stream.getvalue())
+    return shown.text
 
 
 def progress(**changes: object) -> Progress:
@@ -42,29 +52,33 @@ def progress(**changes: object) -> Progress:
 
 
 def test_nothing_without_a_terminal() -> None:
-    stream = io.StringIO()
-    with ProgressLine(stream) as line:
+    stream = Stream()
+    with ProgressLine(stream) as line, line.cell("t") as show:
         line.show("loading")
-        line.cell("t")(progress())
+        show(progress())
     assert stream.getvalue() == ""
 
 
 def test_a_cell() -> None:
     stream = Terminal()
-    ProgressLine(stream).cell("tests/test_shop.py::test_orders[4]")(progress())
-    assert screen(stream) == "test_shop.py::test_orders[4]: window 3/8 s, 1,234 requests, 411/s"
+    with ProgressLine(stream).cell("tests/test_shop.py::test_orders[4]") as show:
+        show(progress())
+        assert screen(stream) == "test_shop.py::test_orders[4]: window 3/8 s, 1,234 requests, 411/s"
+    assert screen(stream) == ""
 
 
 def test_errors_are_shown_by_sqlstate() -> None:
     stream = Terminal()
-    ProgressLine(stream).cell("t")(progress(errors={"40001": 3}))
-    assert screen(stream).endswith("411/s, errors: 40001 3")
+    with ProgressLine(stream).cell("t") as show:
+        show(progress(errors={"40001": 3}))
+        assert screen(stream).endswith("411/s, errors: 40001 3")
 
 
 def test_connecting_has_no_planned_end() -> None:
     stream = Terminal()
-    ProgressLine(stream).cell("t")(progress(phase="connecting", phase_s=None, outcomes={}, connected=2))
-    assert screen(stream) == "t: connecting 3 s, 2/4 connections"
+    with ProgressLine(stream).cell("t") as show:
+        show(progress(phase="connecting", phase_s=None, outcomes={}, connected=2))
+        assert screen(stream) == "t: connecting 3 s, 2/4 connections"
 
 
 def test_loading() -> None:
@@ -81,7 +95,28 @@ def test_it_overwrites_itself_and_is_gone_at_the_end() -> None:
         line.show("second")
         assert screen(stream) == "second"
     assert screen(stream) == ""
-    assert "\n" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("above", [0, 2, 23, 40])
+def test_the_line_that_pytest_writes_meanwhile_stays_as_it_is(above: int) -> None:
+    stream, clock = Terminal(), Clock()
+    stream.write("\n" * above + "test_shop.py .")
+    with ProgressLine(stream, clock=clock) as line:
+        line.show("a rather long first line")
+        assert screen(stream) == "test_shop.py .\na rather long first line"
+        clock.now += 1
+        line.show("second")
+        assert screen(stream) == "test_shop.py .\nsecond"
+        stream.write(".")
+    stream.write("F\n")
+    assert screen(stream) == "test_shop.py ..F"
+
+
+def test_nothing_on_a_terminal_that_cannot_erase(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    stream = Terminal()
+    ProgressLine(stream).show("first")
+    assert stream.getvalue() == ""
 
 
 def test_it_is_rate_limited() -> None:
@@ -111,4 +146,4 @@ def test_clearing_nothing_writes_nothing() -> None:
 def test_a_line_never_fills_the_terminal() -> None:
     stream = Terminal()
     ProgressLine(stream).show("x" * 10_000)
-    assert len(screen(stream)) < 500
+    assert screen(stream) == "x" * 79
