@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_dsql.errors import UsageError
+from pytest_dsql.errors import ConnectionFailed, UsageError
 from pytest_dsql.targets.target import Target
 
 if TYPE_CHECKING:
@@ -31,14 +31,24 @@ def attach(settings: Settings) -> Target:
 
     Raises UsageError, CredentialsError or ConnectionFailed, each one clear line.
     """
+    import psycopg
+
     from pytest_dsql.connect.dialer import dial
     from pytest_dsql.connect.token import TokenSource
 
     endpoint = endpoint_of(settings).resolved()
     tokens = TokenSource(endpoint)
     connection, _phases = dial(endpoint, tokens)
-    with connection:
-        dialect, facts = _ask(connection)
+    try:
+        with connection:
+            dialect, facts = _ask(connection)
+    except psycopg.Error as error:
+        said = " ".join(str(error).split())
+        raise ConnectionFailed(
+            f"{endpoint.describe()} does not answer as PostgreSQL does: {said}",
+            phase="startup",
+            sqlstate=error.sqlstate,
+        ) from None
     if dialect != endpoint.dialect:
         endpoint = replace(endpoint, dialect=dialect)
         tokens = TokenSource(endpoint)

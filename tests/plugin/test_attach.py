@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from tests.load import fake_server
 from tests.plain_postgres import plain_postgres
 from tests.plugin.conftest import CELL
 
@@ -38,3 +42,16 @@ def test_cell(dsql_load):
     assert (target["name"], target["dialect"]) == ("attach", "postgresql")
     assert target["server"].startswith("PostgreSQL ")
     assert server.password not in json.dumps(content) + result.stdout.str() + result.stderr.str()
+
+
+def test_a_server_that_speaks_half_of_the_protocol_is_refused_in_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(dsql_connection): pass")
+    server = Path(fake_server.__file__)
+    with subprocess.Popen([sys.executable, server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as fake:
+        assert fake.stdout is not None
+        dsn = f"postgresql://me@127.0.0.1:{fake.stdout.readline().strip()}/app?sslmode=disable"
+        result = pytester.runpytest_subprocess("--dsql-dsn", dsn)
+        fake.terminate()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *127.0.0.1* does not answer as PostgreSQL does: *"])
+    assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
