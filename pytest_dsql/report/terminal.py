@@ -100,7 +100,10 @@ def _table(
     widths = [max(len(row[column]) for row in figures) for column in range(len(head) - 2)]
     labels = [_label(cell) for _row, cell in rows]
     room = width - sum(widths) - 2 * len(widths) - 2 - max(len(_verdict(cell)) for _row, cell in rows)
-    label_width = max(12, min(room, max(len(head[0]), *(len(label) for label in labels))))
+    longest = max(map(len, labels))
+    # What tells the cells apart is worth more than an indent.
+    indent = " " * max(0, min(2, room - longest))
+    label_width = max(12, min(room, max(len(head[0]), len(indent) + longest)))
 
     def line(label: str, values: Iterable[str], verdict: str) -> str:
         cut = label if len(label) <= label_width else f"..{label[-(label_width - 2) :]}"
@@ -114,7 +117,7 @@ def _table(
             heading = _test(cell)
             lines.append(heading)
         outcome = cell["verdict"]["outcome"]
-        lines.append(line(label, row, _painted(_verdict(cell), outcome, colour)))
+        lines.append(line(indent + label, row, _painted(_verdict(cell), outcome, colour)))
         if outcome != "pass":
             reasons = cell["verdict"]["reasons"] or ["No reason was recorded."]
             more = f" ({len(reasons) - 1} more)" if len(reasons) > 1 else ""
@@ -145,7 +148,7 @@ def _label(cell: Mapping[str, Any]) -> str:
         parts.append(f"repeat {cell['repeat']}")
     if match and match["number"]:
         parts.append(f"#{match['number']}")
-    return "  " + " ".join(parts)
+    return " ".join(parts)
 
 
 def _verdict(cell: Mapping[str, Any]) -> str:

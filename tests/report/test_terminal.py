@@ -86,6 +86,13 @@ def test_the_table_keeps_to_the_width(tmp_path: Path, width: int) -> None:
     assert max(map(len, summary_lines(content(full_file(tmp_path)), width))) <= width
 
 
+def test_a_full_table_gives_up_its_indent_before_a_name() -> None:
+    passed = replace(good_measurement(60_000), generator=replace(HEALTHY, cpu=0.95))
+    cells = [judged(passed, f"test_shop.py::test_orders[{size}]") for size in (16, 256)]
+    lines = summary_lines(results(*cells), 80)
+    assert [line.partition("]")[0] for line in lines if "[" in line] == ["closed [16", "closed [256"]
+
+
 def test_plain_text_unless_colour_is_wanted() -> None:
     assert "\x1b" not in "\n".join(summary_lines(results(judged())))
     coloured = summary_lines(results(judged()), colour=True)
