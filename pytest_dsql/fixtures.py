@@ -6,7 +6,7 @@ import io
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, final
 
@@ -73,7 +73,23 @@ def dsql_plan(pytestconfig: pytest.Config) -> Plan:
 
 
 @pytest.fixture
-def dsql_connect(dsql_target: Target) -> Iterator[Callable[..., psycopg.Connection[Any]]]:
+def dsql_clean(dsql_target: Target) -> Iterator[None]:
+    """Leave the embedded engine's catalog as it was found; on an attached endpoint nothing is ever dropped.
+
+    Tables, views, sequences, functions, domains and schemas that the test created are dropped when its connections are
+    closed: every fixture that gives connections to one test asks for this one first, so that this one ends last.
+    """
+    if dsql_target.engine is None:
+        yield
+        return
+    from pytest_dsql.targets.cleaning import removing_new_objects
+
+    with removing_new_objects(dsql_target):
+        yield
+
+
+@pytest.fixture
+def dsql_connect(dsql_target: Target, dsql_clean: None) -> Iterator[Callable[..., psycopg.Connection[Any]]]:  # noqa: ARG001
     """Return a factory of new connections; all are closed when the test ends.
 
     `dsql_connect(autocommit=True)`: autocommit by default, so that a forgotten transaction can't reach DSQL's
@@ -91,24 +107,15 @@ def dsql_connect(dsql_target: Target) -> Iterator[Callable[..., psycopg.Connecti
 
 
 @pytest.fixture
-def dsql_connection(dsql_target: Target) -> Iterator[psycopg.Connection[Any]]:
-    """A connection of the test's own, in autocommit.
-
-    On the embedded engine the test finds and leaves the database as it was: tables, views, sequences, functions,
-    domains, types and schemas that it created are dropped after it. On an attached endpoint nothing is ever dropped.
-    """
-    from pytest_dsql.targets.cleaning import removing_new_objects
-
-    connection = dsql_target.connect()
-    with ExitStack() as stack:
-        if dsql_target.engine is not None:
-            stack.enter_context(removing_new_objects(dsql_target))
-        stack.callback(connection.close)
+def dsql_connection(dsql_target: Target, dsql_clean: None) -> Iterator[psycopg.Connection[Any]]:  # noqa: ARG001
+    """A connection of the test's own, in autocommit; see `dsql_clean` for what becomes of what it made."""
+    # Closed only: psycopg's own context manager would commit what the test has left open.
+    with closing(dsql_target.connect()) as connection:
         yield connection
 
 
 @pytest.fixture
-def dsql_pool(dsql_target: Target) -> Iterator[DsqlPool]:
+def dsql_pool(dsql_target: Target, dsql_clean: None) -> Iterator[DsqlPool]:  # noqa: ARG001
     """An open psycopg_pool of 1 to 8 connections, with a token per connection attempt."""
     from pytest_dsql.connect.pool import open_pool
 
@@ -117,7 +124,7 @@ def dsql_pool(dsql_target: Target) -> Iterator[DsqlPool]:
 
 
 @pytest.fixture
-def dsql_async_pool(dsql_target: Target) -> AsyncDsqlPool:
+def dsql_async_pool(dsql_target: Target, dsql_clean: None) -> AsyncDsqlPool:  # noqa: ARG001
     """A psycopg_pool.AsyncConnectionPool, for the test to open in its event loop: `async with dsql_async_pool:`."""
     from pytest_dsql.connect.pool import unopened_async_pool
 
@@ -182,7 +189,6 @@ def dsql_load(dsql_target: Target, dsql_results: ResultsFile, request: pytest.Fi
             workers=settings.workers or (1 if dsql_target.engine is not None else os.cpu_count() or 1),
             exclusive=lambda: _one_at_a_time(config),
             record=dsql_results.put,
-            note=dsql_results.put_experiment,
             progress=line.cell,
         )
 

@@ -107,15 +107,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Fail a test with a void cell even if it asserts nothing; skip an undecided one where the user asked for that."""
+    result: object = None
+    undecided: AssertionError | None = None
     try:
         result = yield
     except (Inconclusive, Invalid) as error:
         if settings_of(pyfuncitem.config).inconclusive != "skip":
             raise
-        raise pytest.skip.Exception(str(error).strip().partition("\n")[0], _use_item_location=True) from None
+        undecided = error
     load: Any = pyfuncitem.funcargs.get("dsql_load")
     if load is not None:
         load.raise_if_void()
+    if undecided is not None:
+        raise pytest.skip.Exception(str(undecided).strip().partition("\n")[0], _use_item_location=True)
     return result
 
 

@@ -27,7 +27,7 @@ _MOST_PER_CELL: Final = 30_000
 
 
 @final
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Load:
     """Measures cells on one target for one test. Each method runs one cell and returns what it measured.
 
@@ -43,10 +43,12 @@ class Load:
     workers: int
     exclusive: Callable[[], AbstractContextManager[None]]
     record: Callable[[Cell | Connections], None]
-    note: Callable[[str, dict[str, Any]], None]
     progress: Callable[[str], AbstractContextManager[Callable[[Progress], None]]]  #: shows a cell while it runs
     _made: int = field(default=0, init=False)
     _cells: list[Cell] = field(default_factory=list, init=False)
+
+    def __repr__(self) -> str:
+        return f"<load on {self.target}, {self.workers} worker{'' if self.workers == 1 else 's'}>"
 
     def closed(self, mix: Mix, *, connections: int, warmup: float | None = None, duration: float | None = None) -> Cell:
         """Closed loop: each of `connections` sends its next request when the last one answered.
@@ -69,14 +71,15 @@ class Load:
         from pytest_dsql.load.burst import connect_burst
 
         _whole("n", n, 1, 10_000)
-        return self._connections("burst", n, lambda: connect_burst(self.endpoint, n, workers=min(self.workers, n)))
+        workers = min(self.workers, n)
+        return self._connections("burst", n, workers, lambda: connect_burst(self.endpoint, n, workers=workers))
 
     def sequential_connects(self, n: int) -> Connections:
         """Connect, `SELECT 1` and close, `n` times one after the other."""
         from pytest_dsql.load.burst import sequential_connects
 
         _whole("n", n, 1, 10_000)
-        return self._connections("sequential", n, lambda: sequential_connects(self.endpoint, n))
+        return self._connections("sequential", n, 1, lambda: sequential_connects(self.endpoint, n))
 
     def raise_if_void(self) -> None:
         """Raise SloMissed for a cell that violated an invariant: it is void, whether or not the test asks."""
@@ -87,11 +90,7 @@ class Load:
             if any((cell.invariants or {}).values()):
                 raise SloMissed(cell.table())
 
-    def note_figures(self, experiment: str, **figures: float) -> None:
-        """Put figures that are no cell's (the time that signing a token takes) into the results file."""
-        self.note(experiment, dict(figures))
-
-    def _connections(self, kind: str, n: int, measure: Callable[[], ConnectStats]) -> Connections:
+    def _connections(self, kind: str, n: int, workers: int, measure: Callable[[], ConnectStats]) -> Connections:
         from pytest_dsql.load.connections import Connections
 
         identity = self._next_id()
@@ -104,7 +103,7 @@ class Load:
             target=self.target,
             kind=kind,
             requested=n,
-            workers=self.workers if kind == "burst" else 1,
+            workers=workers,
             record=self.record,
         )
         self.record(connections)
@@ -173,7 +172,11 @@ class Load:
                 measurement = run_cell(plan, progress=show)
             if workload is None:
                 return measurement, None
-            tally = Tally(committed=measurement.committed, ambiguous=measurement.ambiguous)
+            tally = Tally(
+                committed=measurement.committed,
+                ambiguous=measurement.ambiguous,
+                complete=measurement.interrupted is None,
+            )
             return measurement, workload.check_cell(self.connect, run, tally)
 
     def _begin(self, sizes: _CellSizes, window_s: float) -> CellRun:

@@ -46,14 +46,12 @@ def removing_new_objects(target: Target) -> Iterator[None]:
 
     Raises DsqlError when an open transaction of another connection keeps something from being dropped.
     """
-    from pytest_dsql.connect.dialer import dial
-
-    connection, _phases = dial(target.endpoint, target.tokens)
-    with connection:
+    with target.connect() as connection:
         before = {identity for _kind, identity, _name in _objects(connection)}
     yield
-    connection, _phases = dial(target.endpoint, target.tokens)
-    with connection, _patience(connection):
+    if target.engine.ended() is not None:
+        return  # with everything that was in it
+    with target.connect() as connection, _patience(connection):
         _drop_all_but(connection, before)
 
 

@@ -98,6 +98,60 @@ def test_cell(dsql_load):
     result.stdout.fnmatch_lines(["*nothing_lost*3*"])
 
 
+def test_a_void_cell_fails_even_when_the_next_is_undecided_and_skipped_for_that(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        CELL
+        + """
+from pytest_dsql.transaction import CellRun
+
+class Broken:
+    scale = None
+    def begin_cell(self, connect, *, cell, slots, requests_hint, shares=None):
+        return CellRun(number=1, operation_prefix="x", slots=slots)
+    def check_cell(self, connect, run, tally):
+        return {"nothing_lost": 3}
+
+def test_cell(dsql_load):
+    dsql_load.closed(Mix({one: 1.0}, workload=Broken()), connections=1, warmup=0, duration=0.2)
+    dsql_load.closed(MIX, connections=1, warmup=0, duration=0.1).assert_meets(Slo(reads=Latency(p999=ms(5000))))
+"""
+    )
+    result = attached.runpytest_subprocess("--dsql-inconclusive", "skip")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*nothing_lost*3*"])
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds the worker through /proc")
+def test_a_worker_that_dies_makes_its_cell_inconclusive(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        """
+        import os, pathlib, signal, threading
+        from pytest_dsql import Latency, Slo, ms
+
+        def kill_the_worker_at_work(connection):
+            while not connection.execute("SELECT 1 FROM pytest_dsql_orders.operation_receipts LIMIT 1").fetchone():
+                pass
+            for process in pathlib.Path("/proc").glob("[0-9]*"):
+                try:
+                    ours = int((process / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid()
+                    if ours and b"pytest_dsql.load.worker" in (process / "cmdline").read_bytes():
+                        os.kill(int(process.name), signal.SIGKILL)
+                except OSError:
+                    pass
+
+        def test_cell(dsql_load, dsql_orders, dsql_connect):
+            threading.Thread(target=kill_the_worker_at_work, args=(dsql_connect(),), daemon=True).start()
+            cell = dsql_load.closed(dsql_orders.mix, connections=2, warmup=0, duration=60)
+            cell.assert_meets(Slo(reads=Latency(p95=ms(5000)), writes=Latency(p95=ms(5000))))
+        """
+    )
+    result = attached.runpytest_subprocess("--dsql-scale", "tiny", timeout=60)
+    result.assert_outcomes(failed=1)
+    [cell] = results(attached)["cells"]
+    assert (cell["verdict"]["outcome"], set(cell["invariants"].values())) == ("inconclusive", {0})
+    assert "was killed by SIGKILL" in cell["interrupted"]
+
+
 def test_an_error_in_a_transaction_names_it(attached: pytest.Pytester) -> None:
     attached.makepyfile(CELL.replace("ctx.rng.randrange(100)", "ctx.nothing") + PASSES.replace(CELL, ""))
     result = attached.runpytest_subprocess()
@@ -128,13 +182,14 @@ def test_connections_made_at_once_and_one_after_the_other(attached: pytest.Pytes
         def test_them(dsql_load):
             burst = dsql_load.connect_burst(20)
             burst.assert_connected()
-            assert burst.succeeded == 20 and burst.tokens_signed == 1
+            assert burst.succeeded == 20 and burst.tokens_signed == 2
+            assert dsql_load.connect_burst(1).workers == 1
             dsql_load.sequential_connects(3).assert_connected()
         """
     )
-    result = attached.runpytest_subprocess()
+    result = attached.runpytest_subprocess("--dsql-workers", "2")
     assert result.ret == pytest.ExitCode.OK
-    assert [cell["arrival"]["kind"] for cell in results(attached)["cells"]] == ["burst", "sequential"]
+    assert [cell["arrival"]["kind"] for cell in results(attached)["cells"]] == ["burst", "burst", "sequential"]
 
 
 def test_results_that_cannot_be_written_are_said_before_anything_is_measured(attached: pytest.Pytester) -> None:

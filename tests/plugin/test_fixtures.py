@@ -48,6 +48,60 @@ def test_what_was_there_before_the_test_stays(attached: pytest.Pytester) -> None
     attached.runpytest_subprocess().assert_outcomes(passed=2)
 
 
+def test_an_open_transaction_of_the_tests_own_does_not_keep_its_objects(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("round", [1, 2])
+        def test_it(dsql_connect, dsql_connection, round):
+            dsql_connection.execute("CREATE TABLE held (id int PRIMARY KEY)")
+            reader = dsql_connect(autocommit=False)
+            assert reader.execute("SELECT count(*) FROM held").fetchone() == (0,)
+        """
+    )
+    attached.runpytest_subprocess(timeout=60).assert_outcomes(passed=2)
+
+
+def test_a_connection_left_in_a_transaction_is_told_instead_of_waited_for(attached: pytest.Pytester) -> None:
+    attached.makeconftest("import pytest_dsql.targets.cleaning as cleaning\ncleaning._PATIENCE_S = 0.5")
+    attached.makepyfile(
+        """
+        from pytest_dsql.connect.dialer import dial
+
+        left = []
+
+        def test_it(dsql_target, dsql_connection):
+            dsql_connection.execute("CREATE TABLE left_behind (id int PRIMARY KEY)")
+            connection, _ = dial(dsql_target.endpoint, dsql_target.tokens)
+            connection.autocommit = False
+            connection.execute("SELECT count(*) FROM left_behind")
+            left.append(connection)
+
+        def test_end(dsql_connection):
+            left.pop().close()
+            dsql_connection.execute("DROP TABLE left_behind")
+        """
+    )
+    result = attached.runpytest_subprocess(timeout=60)
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["what the test created could not be dropped within 0.5 s: *"])
+
+
+def test_what_a_workload_loaded_during_a_test_stays(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        """
+        def test_first(dsql_connection, request):
+            request.getfixturevalue("dsql_orders")
+
+        def test_second(dsql_connection, dsql_orders):
+            assert dsql_connection.execute("SELECT count(*) FROM pytest_dsql_orders.orders").fetchone() == (400,)
+            dsql_orders.remove(lambda: dsql_connection)
+        """
+    )
+    attached.runpytest_subprocess("--dsql-scale", "tiny").assert_outcomes(passed=2)
+
+
 def test_pools_and_further_connections(attached: pytest.Pytester) -> None:
     attached.makepyfile(
         """
