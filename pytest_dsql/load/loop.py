@@ -45,7 +45,7 @@ class Poll:
         self.modify = self._poll.modify
         self.unregister = self._poll.unregister
 
-    def poll(self, timeout: float | None) -> list[tuple[int, int]]:
+    def poll(self, timeout: float | None, _maxevents: int) -> list[tuple[int, int]]:
         """Wait for at most `timeout` seconds; return descriptors and what they are ready for."""
         return self._poll.poll(None if timeout is None else timeout * 1e3)
 
@@ -66,6 +66,9 @@ _READABLE: Final = select.POLLIN
 #: Lags are counted in classes of 2**10 ns (about 1 us) up to 67 ms; longer ones in the last class.
 _LAG_SHIFT: Final = 10
 _LAG_CLASSES: Final = 1 << 16
+#: Sockets told of at one look, at most: what is ready besides is told at the next. (epoll allots room for 1023 if not
+#: told otherwise, 12 KB at each look.)
+_AT_ONCE: Final = 256
 #: A poll that took longer than this has waited: what it found was not ready before. (One that finds its sockets ready
 #: takes 1 us, in sandboxes up to 50 us.)
 _IMMEDIATE_NS: Final = 100_000
@@ -77,7 +80,9 @@ class Loop:
 
     def __init__(self) -> None:
         self._poller = NewPoller()
-        self._watched: dict[int, tuple[OnReady, int]] = {}
+        self._callbacks: dict[int, OnReady] = {}
+        self._events: dict[int, int] = {}
+        self._fresh: set[int] = set()  #: descriptors that were added since the last look: it told nothing of them
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._timers_made = 0
         self._running = False
@@ -90,16 +95,19 @@ class Loop:
     def add(self, fileno: int, events: int, callback: OnReady) -> None:
         """Call `callback(ready events)` whenever `fileno` is ready for one of `events`."""
         self._poller.register(fileno, _MASKS[events])
-        self._watched[fileno] = callback, events
+        self._callbacks[fileno] = callback
+        self._events[fileno] = events
+        self._fresh.add(fileno)
 
     def change(self, fileno: int, events: int, callback: OnReady) -> None:
         """Watch `fileno` for other events, or with another callback."""
         self._poller.modify(fileno, _MASKS[events])
-        self._watched[fileno] = callback, events
+        self._callbacks[fileno] = callback
+        self._events[fileno] = events
 
     def remove(self, fileno: int) -> None:
         """Stop watching `fileno`, which may be closed already."""
-        del self._watched[fileno]
+        del self._callbacks[fileno], self._events[fileno]
         with suppress(OSError):
             self._poller.unregister(fileno)
 
@@ -116,7 +124,8 @@ class Loop:
         """Serve sockets and timers until `stop`."""
         # The hot path of the generator: plain and in one place.
         poll = self._poller.poll
-        watched = self._watched
+        callbacks = self._callbacks
+        fresh = self._fresh
         clock = perf_counter_ns
         timers = self._timers
         lags = self._lags
@@ -127,14 +136,16 @@ class Loop:
         woke = clock()
         while self._running:
             entered = clock()
-            ready = poll(max(0.0, (timers[0][0] - entered) * 1e-9) if timers else None)
+            ready = poll(max(0.0, (timers[0][0] - entered) * 1e-9) if timers else None, _AT_ONCE)
             busy = entered - woke
             self.woke_ns = woke = clock()
             # What was ready at once may have been so since the last look: an upper bound of its wait.
             carried = busy if woke - entered < _IMMEDIATE_NS else 0
-            # Whom to call is settled first: a callback may close a descriptor and open another of its number.
-            for (callback, events), mask in [(watched[fileno], mask) for fileno, mask in ready]:
-                callback(READ if mask == _READABLE else events & _ready_events(mask))
+            fresh.clear()
+            for fileno, mask in ready:
+                # A callback may close a descriptor that is ready too, and even open another of its number.
+                if fileno not in fresh and (callback := callbacks.get(fileno)) is not None:
+                    callback(READ if mask == _READABLE else self._events[fileno] & _ready_events(mask))
             for link in arrived:
                 link.act()
             arrived.clear()

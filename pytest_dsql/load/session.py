@@ -1,30 +1,21 @@
 """One connection slot of the generator: the requests it carries, one after the other, their retries and receipts.
 
-A session is a coroutine of the loop. The statements between the first and the last of a transaction pass it by (see
-`link`); what remains is kept two generators deep, for every level costs at each resumption.
+A session is a coroutine of the loop. Requests of the usual course pass it by (see `attempt`): it begins the first, and
+hears of what is out of the ordinary.
 """
 
 from __future__ import annotations
 
 import random
+from array import array
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, final
 
-from psycopg import OperationalError
-
 from pytest_dsql.errors import RETRYABLE, ConnectionFailed, ErrorClass, TransactionError
-from pytest_dsql.load.link import NOTHING, Asking, Link, Returned, Step
+from pytest_dsql.load.attempt import Attempts, Sign
+from pytest_dsql.load.link import Asking
 from pytest_dsql.load.measurement import Outcome
-from pytest_dsql.load.statements import (
-    BEGIN,
-    COMMIT,
-    LAST_GOOD_STATUS,
-    ROLLBACK,
-    Fault,
-    check_fault,
-    dump,
-    raise_own_fault,
-)
+from pytest_dsql.load.statements import LAST_GOOD_STATUS, Fault, dump
 from pytest_dsql.transaction import Context, Rejected, Transaction, stream_seed
 
 if TYPE_CHECKING:
@@ -37,9 +28,12 @@ _REPLACE_AGAIN_NS: Final = 30_000_000_000
 #: Errors after which nobody knows whether a COMMIT under way has landed.
 _UNKNOWN_END: Final = frozenset({ErrorClass.CONNECTION, ErrorClass.TRANSIENT})
 
+#: A turn: before the next request there is something to see to, if there is a next.
+_DUE: Final = Sign()
+
 
 @final
-class Session(Link):
+class Session(Attempts):
     """Draws requests, runs them, notes their ends."""
 
     __slots__ = (
@@ -47,26 +41,30 @@ class Session(Link):
         "_backoff",
         "_backoff_ns",
         "_choice",
-        "_context",
         "_doubted",
         "_driver",
+        "_ends",
         "_index",
         "_life",
         "_lifetimes",
         "_replace_at_ns",
-        "_unanswered_commit",
+        "_several",
+        "_starts",
     )
 
+    _starts: array[int]
+    _ends: array[int]
+
     def __init__(self, driver: Driver, slot: int) -> None:
-        super().__init__(driver.loop, driver.converter, preparing=not driver.churn)
         plan = driver.plan
+        context = Context(seed=plan.seed, run=plan.run, slot=slot, scale=plan.scale)
+        super().__init__(driver.loop, driver.converter, context, preparing=not driver.churn)
         self._driver = driver
-        self._context = Context(seed=plan.seed, run=plan.run, slot=slot, scale=plan.scale)
+        self._several = len(plan.mix.transactions) > 1
         self._choice = random.Random(stream_seed(plan.seed, "mix", slot))
         self._backoff = random.Random(stream_seed(plan.seed, "backoff", slot))
         self._lifetimes = random.Random(stream_seed(plan.seed, "lifetime", slot))
         self._replace_at_ns = 0
-        self._unanswered_commit = False  #: a COMMIT of a write is under way
         self._index = 0  #: the request's transaction in the mix
         self._attempts = 1
         self._backoff_ns = 0
@@ -89,46 +87,74 @@ class Session(Link):
 
     def _requests(self) -> Asking:
         driver = self._driver
-        context = self._context
-        mix = driver.plan.mix
-        only = mix.transactions[0] if len(mix.transactions) == 1 else None
-        index_of = driver.index_of
-        clean = driver.recorder.clean
         loop = self._loop
+        self._turn_to(driver.plan.mix.transactions[0])
         self._idle = False
         while loop.woke_ns < driver.end_ns:
             if loop.woke_ns >= self._replace_at_ns and self._pgconn is not None:
                 yield from self._replace()
-            transaction = only or mix.choose(self._choice)
-            context.next_request()
-            self._index = index = index_of[transaction]
-            self._opening = True
+            self._draw()
             if self._pgconn is None:
                 self._open()
-            ended = yield from self._attempt(transaction)
-            if self._opening:
-                self._nothing_sent(transaction, ended)
-            if ended is None:
-                starts, ends = clean[index]
-                starts.append(self._intended_ns)
-                ends.append(loop.woke_ns)
-                self._intended_ns = 0
+                ended = yield from self._attempt()
             else:
-                yield from self._go_on(transaction, ended)
+                turn = self._start()
+                if turn is None:
+                    self._carrying = self._preparing  # in churn, every request ends with the connection
+                    turn = yield
+                    self._carrying = False
+                    if turn is _DUE:
+                        continue
+                ended = yield from self._see_through(turn)
+            if self._opening:
+                self._nothing_sent(ended)
+            if ended is None:
+                self._note()
+            else:
+                yield from self._go_on(ended)
             if not self._preparing:
                 self.disconnect()
         self._idle = True
 
-    def _nothing_sent(self, transaction: Transaction, ended: Rejected | Fault | None) -> None:
+    def _turn_to(self, transaction: Transaction) -> None:
+        super()._turn_to(transaction)
+        self._index = index = self._driver.index_of[transaction]
+        self._starts, self._ends = self._driver.recorder.clean[index]
+
+    def _draw(self) -> None:
+        """Draw the next request."""
+        if self._several:
+            transaction = self._driver.plan.mix.choose(self._choice)
+            if transaction is not self._transaction:
+                self._turn_to(transaction)
+        self._context.next_request()
+        self._opening = True
+
+    def _note(self) -> None:
+        """Note a request that has committed at its first attempt."""
+        self._starts.append(self._intended_ns)
+        self._ends.append(self._loop.woke_ns)
+        self._intended_ns = 0
+
+    def _next_request(self) -> Any:
+        self._note()
+        woke_ns = self._loop.woke_ns
+        if woke_ns >= self._replace_at_ns or woke_ns >= self._driver.end_ns:
+            self._stage = 0
+            return _DUE
+        self._draw()
+        return self._start()
+
+    def _nothing_sent(self, ended: Rejected | Fault | None) -> None:
         """See to a request that ended before its first statement was sent."""
         if type(ended) is not Fault:
             raise TransactionError(
-                f"transaction {transaction.name} is declared block=False and must yield exactly one statement",
-                transaction=transaction.name,
+                f"transaction {self._name} is declared block=False and must yield exactly one statement",
+                transaction=self._name,
             )
         self._open()
 
-    def _go_on(self, transaction: Transaction, ended: Rejected | Fault) -> Asking:
+    def _go_on(self, ended: Rejected | Fault) -> Asking:
         """Take a request whose first attempt did not commit to its end: pauses, further attempts, receipts."""
         driver = self._driver
         recorder = driver.recorder
@@ -168,7 +194,7 @@ class Session(Link):
             self._backoff_ns += perf_counter_ns() - now_ns
             self._context.rewind()
             self._attempts += 1
-            ended = yield from self._attempt(transaction)
+            ended = yield from self._attempt()
             if ended is None:
                 outcome = Outcome.OK_RETRIED
                 break
@@ -190,67 +216,13 @@ class Session(Link):
         self._doubted = False
         self._unanswered_commit = False
 
-    def _attempt(self, transaction: Transaction) -> Asking:
-        """Run the transaction once. Returns None when it committed, its `Rejected`, or the `Fault` that ended it."""
+    def _attempt(self) -> Asking:
+        """Run the transaction once, connecting first if need be; ends as `_see_through` does."""
         if self._pgconn is None:
             fault = yield from self._connect()
             if fault is not None:
                 return fault
-        pgconn = self._pgconn
-        assert pgconn is not None
-        block = transaction.block
-        try:
-            if block:
-                self._post(pgconn.send_query, BEGIN)
-                result = yield
-                if result.status > LAST_GOOD_STATUS:
-                    return (yield from self._roll_back(self._failed(result)))
-            else:
-                self._unanswered_commit = transaction.kind == "write"
-            self._name = transaction.name
-            self._single = not block
-            self._repeatable = True
-            try:
-                steps = transaction.function(self._context)
-            except Exception as error:
-                raise_own_fault(transaction.name, error)
-            self._advance = steps.send
-            turn = self._next_statement(pgconn, None)
-            while turn is not NOTHING:
-                if turn is None:
-                    self._repeatable = block
-                    turn = yield
-                elif type(turn) is Step:
-                    answer = yield from self._irregular(pgconn, turn.step)
-                    if type(answer) is Fault:
-                        turn = answer
-                    else:
-                        self._repeatable = block
-                        turn = self._next_statement(pgconn, answer)
-                elif type(turn) is Returned:
-                    break
-                else:
-                    self._advance = None
-                    self._refuse_copy(turn)
-                    fault = self._failed(turn)
-                    check_fault(fault, self._sql, transaction.name)
-                    _close(steps, transaction.name)
-                    return (yield from self._roll_back(fault))
-            if type(turn.value) is Rejected:
-                self._unanswered_commit = False
-                if block and (yield from self._command(pgconn, ROLLBACK)) is not None:
-                    self.disconnect()  # the server rolls back what it cannot be told to
-                return turn.value
-            if block:
-                self._unanswered_commit = transaction.kind == "write"
-                self._post(pgconn.send_query, COMMIT)
-                result = yield
-                if result.status > LAST_GOOD_STATUS:
-                    return (yield from self._roll_back(self._failed(result)))
-            self._unanswered_commit = False
-        except OperationalError as error:
-            return self._lost(error)
-        return None
+        return (yield from self._see_through(self._start()))
 
     def _connect(self) -> Asking:
         """Make the connection; returns None, or why there is none."""
@@ -327,12 +299,5 @@ class Session(Link):
             )
             self._forget_request()
         self._life.close()
+        self._steps = None
         self.disconnect()
-
-
-def _close(steps: Any, transaction: str) -> None:
-    """End a transaction whose attempt failed; no SQL error is thrown into it."""
-    try:
-        steps.close()
-    except (Exception, SystemExit) as error:
-        raise_own_fault(transaction, error)
