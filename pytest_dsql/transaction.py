@@ -316,6 +316,8 @@ class Mix:
         for one, weight in weights.items():
             if not isinstance(one, Transaction):
                 raise TypeError(f"a mix takes functions decorated with @transaction, not {one!r}")
+            if isinstance(weight, bool) or not isinstance(weight, int | float):
+                raise TypeError(f"the weight of {one.name} must be a number, not {weight!r}")
             if not 0 < weight < float("inf"):
                 raise ValueError(f"the weight of {one.name} must be a positive number, not {weight!r}")
         names = [one.name for one in weights]

@@ -184,3 +184,9 @@ def test_a_weight_that_is_no_positive_number_is_refused(weight: float) -> None:
 def test_two_transactions_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="same name"):
         Mix({look: 1, transaction(kind="read", name="look")(change.function): 1})
+
+
+@pytest.mark.parametrize("weight", ["1", True, None])
+def test_a_weight_that_is_no_number_is_refused(weight: Any) -> None:
+    with pytest.raises(TypeError, match="weight of look must be a number"):
+        Mix({look: weight})

@@ -116,6 +116,10 @@ class Slo:
                 raise TypeError(f"transactions must map names to Latency, not {name!r} to {latency!r}")
         # A copy, so that a dictionary the caller goes on changing can't change what was promised.
         object.__setattr__(self, "transactions", dict(self.transactions))
+        for name in ("max_failure_rate", "min_tps"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float | None):
+                raise TypeError(f"{name} must be a number, not {value!r}")
         if self.max_failure_rate is not None and not 0 < self.max_failure_rate < 1:
             raise ValueError(
                 f"max_failure_rate must be between 0 and 1 (0.001 is 0.1 %), not {self.max_failure_rate!r}"

@@ -66,6 +66,13 @@ def test_failure_rate_is_a_share(wrong: Any) -> None:
         Slo(max_failure_rate=wrong)
 
 
+@pytest.mark.parametrize("wrong", ["0.5", True, ms])
+@pytest.mark.parametrize("name", ["max_failure_rate", "min_tps"])
+def test_shares_and_rates_are_numbers(name: str, wrong: Any) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be a number"):
+        Slo(**{name: wrong})
+
+
 @pytest.mark.parametrize("wrong", [0, -5, float("inf"), float("nan")])
 def test_min_tps_is_positive(wrong: Any) -> None:
     with pytest.raises(ValueError, match="min_tps"):
