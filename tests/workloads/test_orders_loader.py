@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from pytest_dsql.errors import DataLoadFailed, UsageError
+from pytest_dsql.workloads.orders import loader
 from pytest_dsql.workloads.orders.data import OrdersData
 from pytest_dsql.workloads.orders.loader import Connect, LoadProgress, land, reserve_chunks
 from pytest_dsql.workloads.orders.scales import SCALES, OrdersScale
@@ -243,3 +244,22 @@ def _indexes(connection: psycopg.Connection[Any]) -> set[str]:
 
 def _loader_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("orders-loader")]
+
+
+def test_an_interrupt_does_not_wait_for_a_silent_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "_PATIENCE_S", 0.05)
+    answers = threading.Event()
+
+    def connect() -> psycopg.Connection[Any]:
+        answers.wait(20)
+        raise UsageError("nobody waits for this answer any more")
+
+    def interrupt(_rows: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        land(connect, OrdersData(SCALE, 1), reserve_chunks(SCALE, SCALE.orders + 1), workers=1, report=interrupt)
+    crew = [thread for thread in threading.enumerate() if thread.name.startswith("orders-loader")]
+    assert crew, "it waited until the database answered"
+    answers.set()
+    crew[0].join(20)

@@ -30,6 +30,8 @@ _ROWS_PER_CHUNK: Final = 2_500
 ORDERS_PER_CHUNK: Final = 600
 assert ORDERS_PER_CHUNK % ORDERS_PER_BLOCK == 0
 
+#: How long chunks in hand may take after an interrupt or a failure.
+_PATIENCE_S: Final = 10.0
 _PROGRESS_S: Final = 0.1
 #: Counting is sliced so that no query comes near the 300 s that DSQL gives a transaction.
 _COUNT_SLICE: Final = 1_000_000
@@ -180,10 +182,12 @@ def land(
                 if report is not None:
                     report(crew.rows)
     finally:
-        # After an interrupt the chunk in hand is finished or rolled back, and its connection closed.
+        # After an interrupt the chunk in hand is finished or rolled back, and its connection closed; but a database
+        # that says nothing more is not waited for.
         crew.stop.set()
+        deadline = time.monotonic() + _PATIENCE_S
         for thread in threads:
-            thread.join()
+            thread.join(max(0.0, deadline - time.monotonic()))
     if crew.failure is not None:
         raise crew.failure
     return crew.rows, crew.retries
