@@ -1,0 +1,37 @@
+"""What the README shows works when it is pasted."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def python_block(containing: str) -> str:
+    """Return the one block of Python in the README that contains a text."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    (found,) = [block for block in blocks if containing in block]
+    return str(found)
+
+
+def test_the_application_test(attached: pytest.Pytester) -> None:
+    attached.makepyfile(python_block("def test_reserving_stock"))
+    attached.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_the_benchmark_reaches_its_tables(attached: pytest.Pytester) -> None:
+    written = python_block("def test_reservations_meet_the_slo")
+    shorter = written.replace("connections=connections)", "connections=connections, warmup=0.2, duration=0.5)")
+    assert shorter != written
+    attached.makepyfile(shorter)
+    attached.runpytest_subprocess("-m", "dsql")  # how fast this machine is now is not the question
+    cells = json.loads((attached.path / ".dsql/latest/results.json").read_text())["cells"]
+    assert [cell["connections"] for cell in cells] == [4, 16]
+    for cell in cells:
+        assert set(cell["transactions"]) == {"product_read", "reserve"}
+        assert sum(one["outcomes"]["ok"] for one in cell["transactions"].values()) > 0
+        assert {state for one in cell["transactions"].values() for state in one["errors"]} <= {"40001"}
