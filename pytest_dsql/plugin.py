@@ -99,7 +99,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     from pytest_dsql.targets import preflight
 
     try:
-        preflight(settings_of(config))
+        preflight(settings_of(config), results=any("dsql_results" in one for one in names))
     except DsqlError as error:
         raise pytest.UsageError(str(error)) from None
 

@@ -82,7 +82,8 @@ class ControlServer:
 
     async def _serve(self, connection: Connection, reader: asyncio.StreamReader) -> None:
         self.connections.add(connection)
-        with contextlib.suppress(OSError):
+        # A line that is longer than the reader's limit is a ValueError: whoever sends it is let go.
+        with contextlib.suppress(OSError, ValueError):
             while line := await reader.readline():
                 connection.send(await self._answer(connection, line))
         if await self._done(connection):

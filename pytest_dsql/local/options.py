@@ -15,6 +15,9 @@ from pytest_dsql.local.account import Kind
 #: Where an engine pretends to be unless told otherwise.
 DEFAULT_REGION: Final = "us-east-1"
 
+#: DSQL's general availability (AWS user guide, "Release notes"); the preview before it had other rules.
+AVAILABLE: Final = date(2025, 5, 27)
+
 _REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 
 
@@ -74,6 +77,9 @@ SETTINGS: Final = ("region", "rules")
 
 def _day(value: str) -> date:
     try:
-        return date.fromisoformat(value)
+        day = date.fromisoformat(value)
     except ValueError:
         raise UsageError(f"rules={value}: not a day; write it like rules=2026-07-01") from None
+    if day < AVAILABLE:
+        raise UsageError(f"rules={value}: the rules begin with DSQL's general availability, {AVAILABLE}")
+    return day

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_dsql.errors import UsageError
+
 if TYPE_CHECKING:
     from pytest_dsql.settings import Settings
     from pytest_dsql.targets.target import Target
@@ -23,8 +25,13 @@ def open_target(settings: Settings, *, run_id: str) -> Target:
     return open_local(settings, run_id=run_id)
 
 
-def preflight(settings: Settings) -> None:
-    """Say what would keep the target from being made, before anything is created. Raises like `open_target`."""
+def preflight(settings: Settings, *, results: bool) -> None:
+    """Say what would keep the target from being made, before anything is created. Raises like `open_target`.
+
+    `results`: the run will write results, so see that it can.
+    """
+    if results:
+        _check_results(settings)
     if settings.target == "attach":
         from pytest_dsql.targets.attach import attach
 
@@ -35,3 +42,19 @@ def preflight(settings: Settings) -> None:
 
         EngineOptions().with_settings(settings.set)
         check_installed()
+
+
+def _check_results(settings: Settings) -> None:
+    """See that results could be written, without making their directory."""
+    import os
+    from pathlib import Path
+
+    directory = Path(settings.results).absolute()
+    existing = next(one for one in (directory, *directory.parents) if one.exists() or one.is_symlink())
+    if not existing.is_dir():
+        reason = "is not a directory"
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        reason = "can't be written to"
+    else:
+        return
+    raise UsageError(f"can't write results to {directory}: {existing} {reason}; choose another with --dsql-results")

@@ -19,6 +19,7 @@ def test_settings_change_what_they_name() -> None:
     [
         ({"latencies": "1"}, "unknown setting 'latencies'; known: region, rules"),
         ({"rules": "yesterday"}, "write it like rules=2026-07-01"),
+        ({"rules": "2025-05-26"}, "general availability, 2025-05-27"),
         ({"region": "Frankfurt"}, "not the name of a region"),
     ],
 )

@@ -192,12 +192,18 @@ def test_connections_made_at_once_and_one_after_the_other(attached: pytest.Pytes
     assert [cell["arrival"]["kind"] for cell in results(attached)["cells"]] == ["burst", "burst", "sequential"]
 
 
-def test_results_that_cannot_be_written_are_said_before_anything_is_measured(attached: pytest.Pytester) -> None:
+def test_results_that_cannot_be_written_are_said_before_anything_is_made(attached: pytest.Pytester) -> None:
     attached.makepyfile(PASSES)
     Path(attached.path / "file").touch()
     result = attached.runpytest_subprocess("--dsql-results", "file")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*can't write results to *; choose another directory with --dsql-results*"])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: can't write results to *: * is not a directory; choose another *"])
+
+
+def test_results_that_nobody_writes_may_be_impossible(attached: pytest.Pytester) -> None:
+    attached.makepyfile("def test_it(dsql_connection): pass")
+    Path(attached.path / "file").touch()
+    attached.runpytest_subprocess("--dsql-results", "file").assert_outcomes(passed=1)
 
 
 def test_xdist_workers_write_one_file(attached: pytest.Pytester) -> None:
