@@ -109,7 +109,9 @@ class Session(Attempts):
             if self._opening:
                 self._nothing_sent(ended)
             if ended is None:
-                self._note()
+                self._starts.append(self._intended_ns)
+                self._ends.append(loop.woke_ns)
+                self._intended_ns = 0
             else:
                 yield from self._go_on(ended)
             if not self._preparing:
@@ -130,15 +132,11 @@ class Session(Attempts):
         self._context.next_request()
         self._opening = True
 
-    def _note(self) -> None:
-        """Note a request that has committed at its first attempt."""
-        self._starts.append(self._intended_ns)
-        self._ends.append(self._loop.woke_ns)
-        self._intended_ns = 0
-
     def _next_request(self) -> Any:
-        self._note()
         woke_ns = self._loop.woke_ns
+        self._starts.append(self._intended_ns)
+        self._ends.append(woke_ns)
+        self._intended_ns = 0
         if woke_ns >= self._replace_at_ns or woke_ns >= self._driver.end_ns:
             self._stage = 0
             return _DUE

@@ -151,7 +151,7 @@ def dumper_of(converter: Transformer) -> Callable[[Sequence[Any]], Sequence[Any]
         if dumper.__module__.partition(".")[0] not in _PSYCOPG:
             return dump_sequence
 
-    # Measured: 0.15 us for one int where psycopg takes 0.6 us, 0.5 us for six values in place of 2.7.
+    # Measured in a loop of its own: 0.39 us for one int in place of 0.62.
     def quick(parameters: Sequence[Any]) -> Sequence[Any]:
         values: list[bytes | None] = []
         for one in parameters:
