@@ -9,7 +9,6 @@ import contextlib
 import importlib
 import json
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from pytest_dsql.errors import DsqlError, EngineError, MissingExtra
 from pytest_dsql.local.account import choose_account
-from pytest_dsql.local.cleanup import Sentinel
+from pytest_dsql.local.cleanup import Sentinel, remove_engine_directory
 from pytest_dsql.local.cluster import Cluster
 from pytest_dsql.local.clusters import Clusters
 from pytest_dsql.local.directories import CONTROL_SOCKET
@@ -68,7 +67,7 @@ def main() -> int:
         return engine.run(starter)
     finally:
         # In this order: the lock is free only when nothing is left.
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_engine_directory(directory)
         sentinel.dismiss()
         lock.release(remove=True)
         with contextlib.suppress(OSError):

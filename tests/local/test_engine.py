@@ -371,3 +371,15 @@ def test_root_without_namespaces_runs_it_as_another_user(place: Place, monkeypat
         other = engine.new_cluster()
         assert ask(engine, "SELECT 1", other) == 1
     assert not place.left()
+
+
+@pytest.mark.skipif(not Path("/proc/sysvipc/shm").exists(), reason="segments can't be listed here")
+def test_a_postgresql_that_was_killed_leaves_no_shared_memory() -> None:
+    engine = Engine.start_or_attach()
+    (postmaster,) = engine.control.parent.glob("*/data/postmaster.pid")
+    lines = postmaster.read_text().splitlines()
+    os.kill(int(lines[0]), signal.SIGKILL)
+    engine.close()
+    identifier = lines[6].split()[1]
+    kept = [line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]]
+    assert identifier not in kept
