@@ -46,6 +46,10 @@ _COMMON: Final = {
     "max_parallel_workers_per_gather": "0",
     "max_logical_replication_workers": "0",
     "jit": "off",
+    # A dead client's statement is cancelled, but a cancellation that comes before the statement has begun is lost.
+    "client_connection_check_interval": "1s",
+    # Freshly loaded rows would be vacuumed in the middle of a measured cell; what updates leave behind still is.
+    "autovacuum_vacuum_insert_threshold": "-1",
     "update_process_title": "off",
     "default_transaction_isolation": "repeatable read",
     "timezone": "UTC",

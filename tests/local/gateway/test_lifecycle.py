@@ -80,6 +80,18 @@ def test_closing_tells_every_client(cluster: Cluster, tmp_path: Path) -> None:
     wait_until(lambda: not backends(cluster, "closing"))
 
 
+def test_a_statement_whose_cancellation_came_too_early_ends_all_the_same(cluster: Cluster) -> None:
+    # Straight to PostgreSQL, because there nobody cancels anything.
+    socket_file = Path(cluster.socket_path)
+    place = {"host": str(socket_file.parent), "port": socket_file.suffix[1:]}
+    connection = psycopg.connect(**place, user="admin", dbname="postgres", application_name="forsaken")
+    connection.pgconn.send_query(b"SELECT pg_sleep(600)")
+    connection.pgconn.flush()
+    wait_until(lambda: len(backends(cluster, "forsaken")) == 1)
+    connection.close()
+    wait_until(lambda: not backends(cluster, "forsaken"))
+
+
 def test_closing_ends_logins_that_are_under_way(cluster: Cluster, tmp_path: Path) -> None:
     running = run_gateway(cluster, tmp_path)
     served = next(running)
