@@ -82,9 +82,9 @@ def test_closing_tells_every_client(cluster: Cluster, tmp_path: Path) -> None:
 
 def test_a_statement_whose_cancellation_came_too_early_ends_all_the_same(cluster: Cluster) -> None:
     # Straight to PostgreSQL, because there nobody cancels anything.
-    socket_file = Path(cluster.socket_path)
-    place = {"host": str(socket_file.parent), "port": socket_file.suffix[1:]}
-    connection = psycopg.connect(**place, user="admin", dbname="postgres", application_name="forsaken")
+    connection = psycopg.connect(
+        host=str(Path(cluster.socket_path).parent), user="admin", dbname="postgres", application_name="forsaken"
+    )
     connection.pgconn.send_query(b"SELECT pg_sleep(600)")
     connection.pgconn.flush()
     wait_until(lambda: len(backends(cluster, "forsaken")) == 1)
