@@ -185,6 +185,11 @@ def _decide(objective: Objective, evidence: Evidence, look: int, looks: int, lev
         growth = 2 ** (looks - look)
         needed = binomial.minimum_samples(allowed, level_of(looks, looks))
         blocked = n * growth < needed * _WITHIN_REACH
+        if blocked and look < looks:
+            sentence += (
+                f" Even {growth} times as many would be too few, so the cell was not extended; more connections or a "
+                "longer window would settle it."
+            )
     result = ObjectiveResult(
         objective.metric,
         objective.transaction,

@@ -322,6 +322,7 @@ class TestLooks:
         verdict = judge(P99, evidence(read(30)), look=1, looks=3)
         assert verdict.outcome == "inconclusive"
         assert not verdict.wants_samples
+        assert "Even 4 times as many would be too few, so the cell was not extended" in verdict.reasons[0]
 
     def test_a_later_look_is_recorded(self) -> None:
         result = only(judge(P99, evidence(read(5000)), look=2, looks=3))
