@@ -110,14 +110,19 @@ def test_the_receipt_tells_whether_a_lost_commit_landed(
     samples = only(measured)
     assert samples.count(outcome) == len(samples)
     assert set(samples.attempts) == {attempts}
-    assert measured.committed == {"statement": len(samples)}
+    assert_all_of_the_window(measured.committed["statement"], samples)
+
+
+def assert_all_of_the_window(count: int, samples: Samples) -> None:
+    """A request is decided on before the window ends and begins when it is sent: the last ones may begin after it."""
+    assert len(samples) <= count <= len(samples) + 2  # connections
 
 
 def test_a_lost_commit_without_receipts_is_ambiguous(fake: Endpoint) -> None:
     measured = measure(fake, one_statement("SELECT /*lose_commit=landed*/ $1"), receipts=False)
     samples = only(measured)
     assert samples.count(Outcome.AMBIGUOUS) == len(samples)
-    assert measured.ambiguous == {"statement": len(samples)}
+    assert_all_of_the_window(measured.ambiguous["statement"], samples)
     assert measured.committed == {"statement": 0}
 
 

@@ -95,7 +95,8 @@ def test_what_a_workload_loaded_during_a_test_stays(attached: pytest.Pytester) -
             request.getfixturevalue("dsql_orders")
 
         def test_second(dsql_connection, dsql_orders):
-            assert dsql_connection.execute("SELECT count(*) FROM pytest_dsql_orders.orders").fetchone() == (400,)
+            [count] = dsql_connection.execute("SELECT count(*) FROM pytest_dsql_orders.orders").fetchone()
+            assert count >= 400  # more where an earlier run on the same engine measured cells
             dsql_orders.remove(lambda: dsql_connection)
         """
     )
