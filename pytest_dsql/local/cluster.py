@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Final
 
+from pytest_dsql.local.clock import EngineClock
+from pytest_dsql.local.limits import DEFAULT, Limits
+
 #: A cluster id is 26 characters of [a-z0-9] (botocore's model of the `dsql` service, shape ClusterId).
 CLUSTER_ID_LENGTH: Final = 26
 _ALPHABET: Final = string.ascii_lowercase + string.digits
@@ -37,6 +40,8 @@ class Cluster:
     socket_path: str  #: PostgreSQL's unix socket file
     principals: tuple[Principal, ...]
     rules: date  #: the dialect's rules of this day hold
+    limits: Limits = DEFAULT  #: replaced as a whole when one is changed; ask anew each time
+    clock: EngineClock = field(default_factory=EngineClock)
 
     @property
     def host(self) -> str:

@@ -1,0 +1,55 @@
+"""The engine's clock: the time that tokens, ages and lifetimes are measured with. Tests move it forward."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import final
+
+
+@final
+class EngineClock:
+    """Seconds since the epoch, plus what the clock was moved by.
+
+    Whoever waits for a moment of this clock asks to be told of moves with `on_move`.
+    """
+
+    __slots__ = ("_moved_s", "_told")
+
+    def __init__(self) -> None:
+        self._moved_s = 0.0
+        self._told: list[Callable[[], object]] = []
+
+    def now(self) -> float:
+        """The engine's time, in seconds since the epoch."""
+        return time.time() + self._moved_s
+
+    @property
+    def moved_s(self) -> float:
+        """How far the clock is ahead of the machine's."""
+        return self._moved_s
+
+    def move(self, seconds: float) -> None:
+        """Move the clock forward. Raises ValueError for a negative number: what has happened can't be undone."""
+        if not 0 <= seconds < float("inf"):
+            raise ValueError(f"the clock can't be moved by {seconds} s")
+        self._set(self._moved_s + seconds)
+
+    def reset(self) -> None:
+        """Show the machine's time again."""
+        self._set(0.0)
+
+    def _set(self, moved_s: float) -> None:
+        self._moved_s = moved_s
+        for tell in tuple(self._told):
+            tell()
+
+    def on_move(self, tell: Callable[[], object]) -> Callable[[], None]:
+        """Have `tell` called after each move; give the function that ends this."""
+        self._told.append(tell)
+
+        def forget() -> None:
+            if tell in self._told:
+                self._told.remove(tell)
+
+        return forget

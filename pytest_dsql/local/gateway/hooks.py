@@ -1,0 +1,109 @@
+"""Where a session asks what shall become of its statements: the seam of transaction rules, faults and latency.
+
+A session asks its hooks in their order, once per statement (a simple query's part, or an Execute). It asks before the
+statement goes to PostgreSQL, and the first answer that isn't None decides. Hooks run in the gateway's loop, so they
+neither wait nor block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeAlias, final
+
+from pytest_dsql.local.dialect.judgement import Kind, Refusal
+
+if TYPE_CHECKING:
+    from pytest_dsql.local.cluster import Cluster
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What is known of a statement; made once per text."""
+
+    kind: Kind
+    sql: str  #: as the client wrote it
+    reads: tuple[str, ...] = ()  #: tables it reads, as `name` or `schema.name`, in lower case unless quoted
+    writes: tuple[str, ...] = ()  #: tables it writes
+
+
+@final
+@dataclass(slots=True)
+class TransactionState:
+    """A session's transaction as far as it has come. `explicit` is false for an autocommit statement."""
+
+    began_at: float  #: the engine's time, in seconds
+    explicit: bool
+    statements: int = 0  #: that were sent, without BEGIN
+    ddl: int = 0
+    dml: int = 0  #: statements that can write rows
+    rows: int = 0  #: modified so far, as PostgreSQL counted them
+    read_only: bool = False
+    notes: dict[str, object] = field(default_factory=dict)  #: what a hook wants to remember until the end
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The statement fails with this error instead of being run; PostgreSQL then aborts what it aborts."""
+
+    refusal: Refusal
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """The client's connection is cut: before the statement takes effect, or after it, without its answer."""
+
+    after: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The statement waits so long before it goes to PostgreSQL."""
+
+    seconds: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FailAfter:
+    """The statement takes effect, and the client is answered this error: a COMMIT whose outcome it can't know."""
+
+    refusal: Refusal
+
+
+Action: TypeAlias = Fail | FailAfter | Disconnect | Stall
+
+
+class Hook(Protocol):
+    """What one part of the engine has to say about one session's statements."""
+
+    def before(self, statement: Statement, transaction: TransactionState) -> Action | None:
+        """Say what shall become of a statement that is about to be sent; also asked for BEGIN, COMMIT and ROLLBACK."""
+
+    def completed(self, statement: Statement, transaction: TransactionState, rows: int) -> Refusal | None:
+        """Hear that a statement has succeeded, with `rows` modified by it, before the client hears of it.
+
+        A refusal takes the place of the answer, and the transaction fails. Only where `wants_completions`.
+        """
+
+    def delay_s(self, statement: Statement, transaction: TransactionState) -> float:
+        """Say how long the answer is held back; 0.0: not at all. Only where `delays`."""
+
+    def ended(self, transaction: TransactionState, *, committed: bool) -> None:
+        """Hear that the transaction has ended."""
+
+    @property
+    def wants_completions(self) -> bool:
+        """Whether `completed` has to be called."""
+
+    @property
+    def delays(self) -> bool:
+        """Whether `delay_s` has to be called."""
+
+
+#: Makes the hooks of a new session of a cluster; `user` is the role that logged in.
+HookFactory: TypeAlias = Callable[["Cluster", str], Hook | None]

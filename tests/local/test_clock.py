@@ -1,0 +1,35 @@
+"""The engine's clock."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from pytest_dsql.local.clock import EngineClock
+
+
+def test_shows_the_machines_time_until_it_is_moved() -> None:
+    before = time.time()
+    assert before <= EngineClock().now() <= time.time()
+
+
+def test_moves_forward_only() -> None:
+    clock = EngineClock()
+    clock.move(3_600)
+    assert clock.now() > time.time() + 3_599
+    for seconds in (-1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="can't be moved"):
+            clock.move(seconds)
+    assert clock.moved_s == 3_600
+
+
+def test_tells_of_moves_until_told_to_stop() -> None:
+    clock, told = EngineClock(), list[float]()
+    forget = clock.on_move(lambda: told.append(clock.moved_s))
+    clock.move(5)
+    clock.reset()
+    forget()
+    forget()
+    clock.move(7)
+    assert told == [5, 0]
