@@ -1,0 +1,111 @@
+"""What is known of the tables: keys, foreign keys, defaults; read at once, and again after the catalog has changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+#: Answers one row with one column, the JSON text that `Catalog.read` reads. For the superuser.
+CATALOG_QUERY: Final = "SELECT pytest_dsql_engine.catalog()"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A unique index that is neither partial nor on expressions."""
+
+    oid: int
+    name: str
+    columns: tuple[str, ...]
+    primary: bool
+    nulls_distinct: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A foreign key: `table` references `parent`."""
+
+    oid: int
+    name: str
+    table: int
+    columns: tuple[str, ...]
+    parent: int
+    parent_columns: tuple[str, ...]
+    on_delete: str  #: a, r, c, n, d: no action, restrict, cascade, set null, set default
+    on_update: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A client's table or view."""
+
+    oid: int
+    schema: str
+    name: str
+    view: bool  #: a view of the client's; of those only the names are known
+    columns: tuple[str, ...]  #: in their order
+    generated: frozenset[str]  #: GENERATED ALWAYS AS (...) STORED
+    identity_always: frozenset[str]
+    volatile: frozenset[str]  #: columns whose default differs each time it is asked for, identity columns too
+    keys: tuple[Key, ...]
+    extra_unique: bool  #: it has unique indexes that are partial or on expressions
+    references: tuple[ForeignKey, ...]  #: its own foreign keys
+    referenced: tuple[ForeignKey, ...]  #: the foreign keys that point to it
+
+    @property
+    def key_columns(self) -> frozenset[str]:
+        """The columns that make an UPDATE one of a key (AWS user guide, "Concurrency control in Aurora DSQL")."""
+        return frozenset(column for key in self.keys for column in key.columns)
+
+
+@final
+class Catalog:
+    """The clients' tables at one moment."""
+
+    __slots__ = ("_by_name", "tables", "volatile_functions")
+
+    def __init__(self, tables: Sequence[Table], volatile_functions: frozenset[str]) -> None:
+        self.tables: Mapping[int, Table] = {table.oid: table for table in tables}
+        self.volatile_functions = volatile_functions  #: the names of functions that may answer anything, or write
+        self._by_name = {(table.schema, table.name): table for table in tables}
+
+    @classmethod
+    def read(cls, text: str) -> Catalog:
+        """Read what `CATALOG_QUERY` answered."""
+        read: dict[str, Any] = json.loads(text)
+        foreign = [_foreign_key(entry) for entry in read["foreign_keys"]]
+        tables = [_table(entry, foreign) for entry in read["tables"]]
+        return cls(tables, frozenset(read["volatile_functions"]))
+
+    def find(self, schema: str | None, name: str, schemas: Sequence[str]) -> Table | None:
+        """The table that a name means to a session whose search path is `schemas`; None: none of the clients'."""
+        for place in (schema,) if schema else schemas:
+            found = self._by_name.get((place, name))
+            if found is not None:
+                return found
+        return None
+
+
+def _foreign_key(entry: dict[str, Any]) -> ForeignKey:
+    return ForeignKey(**{**entry, "columns": tuple(entry["columns"]), "parent_columns": tuple(entry["parent_columns"])})
+
+
+def _table(entry: dict[str, Any], foreign: Sequence[ForeignKey]) -> Table:
+    return Table(
+        oid=entry["oid"],
+        schema=entry["schema"],
+        name=entry["name"],
+        view=entry["view"],
+        columns=tuple(entry["columns"]),
+        generated=frozenset(entry["generated"]),
+        identity_always=frozenset(entry["identity_always"]),
+        volatile=frozenset(entry["volatile"]),
+        keys=tuple(Key(**{**key, "columns": tuple(key["columns"])}) for key in entry["keys"]),
+        extra_unique=entry["extra_unique"],
+        references=tuple(key for key in foreign if key.table == entry["oid"]),
+        referenced=tuple(key for key in foreign if key.parent == entry["oid"]),
+    )
