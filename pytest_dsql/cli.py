@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pytest_dsql.errors import DsqlError, UsageError
-from pytest_dsql.local.options import SETTINGS, EngineOptions
+from pytest_dsql.local.options import SETTINGS, EngineOptions, settings_help
 
 if TYPE_CHECKING:
     from pytest_dsql.local.client import Engine
@@ -81,6 +81,7 @@ def _parsers() -> tuple[_Parser, argparse.ArgumentParser]:
         "local",
         usage="pytest-dsql local [--port N] [--data DIR] [--set NAME=VALUE ...] [-- COMMAND ...]",
         description=_DESCRIPTION,
+        epilog=f"settings (NAME, and what it is without --set):\n{settings_help()}",
         help="start the embedded engine, for a command or until interrupted",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -95,7 +96,7 @@ def _parsers() -> tuple[_Parser, argparse.ArgumentParser]:
         default=[],
         dest="settings",
         metavar="NAME=VALUE",
-        help="region=NAME: the cluster's region; rules=YYYY-MM-DD: DSQL as it was on that day",
+        help="a setting of the engine; any of DSQL's limits can have another value",
     )
     return parser, local
 

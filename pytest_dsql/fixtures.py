@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_dsql.connect.pool import AsyncDsqlPool, DsqlPool
     from pytest_dsql.experiment.cells import Load
     from pytest_dsql.experiment.plans import Plan
-    from pytest_dsql.local.client import Engine
+    from pytest_dsql.local.controls import LocalControls
     from pytest_dsql.results.writer import ResultsFile
     from pytest_dsql.targets.target import Target
     from pytest_dsql.workloads.orders.workload import Orders
@@ -131,13 +131,20 @@ def dsql_async_pool(dsql_target: Target, dsql_clean: None) -> AsyncDsqlPool:  # 
     return unopened_async_pool(dsql_target.endpoint, dsql_target.tokens, min_size=1, max_size=8)
 
 
-@pytest.fixture(scope="session")
-def dsql_local(dsql_target: Target) -> Engine:
-    """The embedded engine; skips where the target is another."""
-    if dsql_target.engine is None:
+@pytest.fixture
+def dsql_local(dsql_target: Target, dsql_clean: None) -> Iterator[LocalControls]:  # noqa: ARG001
+    """The embedded engine's levers: `.limits`, `.clock`; skips where the target is another.
+
+    What a test sets is undone when it ends, before `dsql_clean` connects once more.
+    """
+    if dsql_target.local is None:
         pytest.skip(f"dsql_local is the embedded engine, and the target is {dsql_target.name}")
-    engine: Engine = dsql_target.engine
-    return engine
+    controls: LocalControls = dsql_target.local
+    try:
+        yield controls
+    finally:
+        if controls.engine.ended() is None:
+            controls.reset()
 
 
 @pytest.fixture(scope="session")

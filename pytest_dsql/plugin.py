@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
@@ -51,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
             command_line={option.name: config.getoption(option.ini) for option in OPTIONS},
             environment=os.environ,
             ini={option.name: config.getini(option.ini) for option in OPTIONS},
+            check_set=_check_engine_settings,
         )
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
@@ -58,6 +59,12 @@ def pytest_configure(config: pytest.Config) -> None:
     worker_input = getattr(config, "workerinput", None)
     config.stash[RUN_ID] = worker_input["dsql_run"] if worker_input else _new_run_id()
     config.pluginmanager.register(fixtures, "dsql_fixtures")
+
+
+def _check_engine_settings(settings: Mapping[str, str]) -> None:
+    from pytest_dsql.local.options import EngineOptions
+
+    EngineOptions().with_settings(settings)
 
 
 def _new_run_id() -> str:
@@ -125,10 +132,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test at once, and with the reason, when the engine that it would use has ended."""
+    """Give a test the target as the options made it, or fail it at once when the engine that it would use has ended."""
     target = item.config.stash.get(TARGET, None)
     if target is not None and "dsql_target" in getattr(item, "fixturenames", ()):
         target.check()
+        target.reset()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from datetime import date
 from typing import Any, Final, NamedTuple, final
 
 from pytest_dsql.errors import UsageError
@@ -17,9 +16,6 @@ from pytest_dsql.errors import UsageError
 TARGETS: Final = ("local", "attach")
 PLANS: Final = ("quick", "full")
 SCALES: Final = ("tiny", "quick", "full")
-
-#: Names that `--dsql-set` knows: the local engine's settings.
-ENGINE_SETTINGS: Final = ("region", "rules")
 
 #: Set by `pytest-dsql local -- COMMAND` for its command: the control socket of the engine that is running already.
 ENGINE_VARIABLE: Final = "DSQL_LOCAL_ENGINE"
@@ -62,7 +58,9 @@ OPTIONS: Final = (
     Option("workers", "N", "load generator processes (default: 1 on local, one per core elsewhere)"),
     Option("results", "DIR", "where results are written (default: .dsql)"),
     Option("inconclusive", "fail|skip", "what an inconclusive or invalid cell does to its test (default: fail)"),
-    Option("set", "NAME=VALUE", "a setting of the embedded engine: " + ", ".join(ENGINE_SETTINGS), repeatable=True),
+    Option(
+        "set", "NAME=VALUE", "a setting of the embedded engine; `pytest-dsql local --help` lists them", repeatable=True
+    ),
 )
 
 
@@ -93,11 +91,13 @@ class Settings:
         command_line: Mapping[str, Any],
         environment: Mapping[str, str],
         ini: Mapping[str, Any],
+        check_set: Callable[[Mapping[str, str]], object],
     ) -> Settings:
         """Merge the three sources (command line over environment over ini) and validate.
 
-        `command_line` and `ini` are keyed by option name; a missing or None value was not given. Raises UsageError,
-        one line that names the option, for the first wrong value.
+        `command_line` and `ini` are keyed by option name; a missing or None value was not given. `check_set` is the
+        engine's own word on its settings: it raises UsageError for a wrong name or value. Raises UsageError, one line
+        that names the option, for the first wrong value.
         """
         chosen: dict[str, Any] = {}
         where: dict[str, str] = {}
@@ -119,8 +119,13 @@ class Settings:
         for name, value in chosen.items():
             parse: Callable[[Any, str], Any] = _PARSERS.get(name, _text)
             values[name] = parse(value, where[name])
-        settings = cls(**values, engine=engine)
-        return settings._with_implied_target(where)
+        settings = cls(**values, engine=engine)._with_implied_target(where)
+        if settings.set:
+            try:
+                check_set(settings.set)
+            except UsageError as error:
+                raise UsageError(f"{where['set']}: {error}") from None
+        return settings
 
     def _with_implied_target(self, where: Mapping[str, str]) -> Settings:
         from dataclasses import replace
@@ -190,13 +195,6 @@ def _engine_settings(value: Any, source: str) -> dict[str, str]:
         name, separator, text = item.partition("=")
         if not separator or not text:
             raise UsageError(f"{source}: expected NAME=VALUE, not {item!r}")
-        if name not in ENGINE_SETTINGS:
-            raise UsageError(f"{source}: {name!r} is not one of {', '.join(ENGINE_SETTINGS)}")
-        if name == "rules":
-            try:
-                date.fromisoformat(text)
-            except ValueError:
-                raise UsageError(f"{source}: rules is a day, YYYY-MM-DD, not {text!r}") from None
         chosen[name] = text
     return chosen
 

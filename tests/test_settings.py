@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from pytest_dsql.errors import UsageError
-from pytest_dsql.local import environment, options
-from pytest_dsql.settings import ENGINE_SETTINGS, ENGINE_VARIABLE, OPTIONS, Settings
+from pytest_dsql.local import environment
+from pytest_dsql.local.options import EngineOptions
+from pytest_dsql.settings import ENGINE_VARIABLE, OPTIONS, Settings
 
 
 def resolve(
@@ -16,7 +17,12 @@ def resolve(
     environment: dict[str, str] | None = None,
     ini: dict[str, Any] | None = None,
 ) -> Settings:
-    return Settings.resolve(command_line=command_line or {}, environment=environment or {}, ini=ini or {})
+    return Settings.resolve(
+        command_line=command_line or {},
+        environment=environment or {},
+        ini=ini or {},
+        check_set=EngineOptions().with_settings,
+    )
 
 
 def test_defaults_measure_the_embedded_engine() -> None:
@@ -48,8 +54,9 @@ def test_empty_values_are_not_given() -> None:
         ("workers", "9999999999999999999999", "--dsql-workers: expected a whole number from 1 to 256"),
         ("inconclusive", "pass", "--dsql-inconclusive: 'pass' is not one of fail, skip"),
         ("set", ["rules"], "--dsql-set: expected NAME=VALUE, not 'rules'"),
-        ("set", ["speed=9"], "--dsql-set: 'speed' is not one of region, rules"),
-        ("set", ["rules=yesterday"], "--dsql-set: rules is a day, YYYY-MM-DD, not 'yesterday'"),
+        ("set", ["speed=9"], "--dsql-set: unknown setting 'speed'; known: region, rules, durable, asleep, connections"),
+        ("set", ["rules=yesterday"], "--dsql-set: rules=yesterday: not a day; write it like rules=2026-07-01"),
+        ("set", ["connections=many"], "--dsql-set: connections=many: a whole number, 0 or more"),
         ("target", "attach", "target 'attach' needs --dsql-endpoint HOST_OR_CLUSTER_ID or --dsql-dsn DSN"),
         ("region", "eu-central-1", "--dsql-region goes with --dsql-endpoint; the local engine has its own"),
     ],
@@ -114,8 +121,8 @@ def test_a_password_in_the_dsn_is_never_shown() -> None:
     assert "hunter2" not in repr(resolve({"dsn": "postgresql://u:hunter2@127.0.0.1/x"}))
 
 
-def test_the_engine_which_knows_nothing_of_settings_uses_the_same_names() -> None:
-    assert (ENGINE_SETTINGS, ENGINE_VARIABLE) == (options.SETTINGS, environment.ENGINE_VARIABLE)
+def test_the_engine_which_knows_nothing_of_settings_uses_the_same_name() -> None:
+    assert environment.ENGINE_VARIABLE == ENGINE_VARIABLE
 
 
 def test_every_option_has_a_flag_an_ini_value_and_a_variable() -> None:

@@ -159,6 +159,13 @@ class Engine:
         """Remove a cluster that `new_cluster` made, with its data."""
         self._ask("remove_cluster", id=cluster_id)
 
+    def ask_cluster(self, command: str, cluster: LocalCluster, **arguments: object) -> dict[str, Any]:
+        """Send one of `cluster_commands.COMMANDS` for a cluster, and give the answer. Raises EngineError.
+
+        `controls` has the methods for people.
+        """
+        return self._ask(command, cluster=cluster.id, **arguments)
+
     def status(self) -> dict[str, Any]:
         """What the engine is doing: `holders`, `clusters`, `sessions`, `uptime_s`."""
         status: dict[str, Any] = self._ask("status")["status"]

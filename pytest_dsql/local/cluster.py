@@ -43,6 +43,9 @@ class Cluster:
     limits: Limits = DEFAULT  #: replaced as a whole when one is changed; ask anew each time
     clock: EngineClock = field(default_factory=EngineClock)
 
+    def __post_init__(self) -> None:
+        self.initial_limits = self.limits  #: the limits that the engine was started with
+
     @property
     def host(self) -> str:
         """The cluster's host name, as DSQL forms it."""

@@ -17,6 +17,7 @@ from pytest_dsql.errors import EngineError
 from pytest_dsql.local.account import Account
 from pytest_dsql.local.cluster import Cluster, Principal, new_cluster_id
 from pytest_dsql.local.installation import Installation
+from pytest_dsql.local.limits import DEFAULT, Limits
 from pytest_dsql.local.persistent import DataDirectory, Identity
 from pytest_dsql.local.postgres import Postgres
 from pytest_dsql.local.template import catalog_sql, copy_tree, ensure_template, template_key
@@ -74,7 +75,8 @@ class _Instance:
 class Clusters:
     """Makes, finds and removes the clusters of an engine. Thread-safe; making one takes about a tenth of a second.
 
-    `ended` is called, from a thread, with the reason when a PostgreSQL ends that nobody stopped.
+    `ended` is called, from a thread, with the reason when a PostgreSQL ends that nobody stopped. `durable`: a commit is
+    on disk before it is answered; None: where the data outlives the engine.
     """
 
     def __init__(
@@ -86,6 +88,8 @@ class Clusters:
         region: str,
         rules: date,
         ended: Callable[[str], None],
+        limits: Limits = DEFAULT,
+        durable: bool | None = None,
     ) -> None:
         self._directory = directory
         self._installation = installation
@@ -93,6 +97,8 @@ class Clusters:
         self._region = region
         self._rules = rules
         self._ended = ended
+        self._limits = limits
+        self._durable = durable
         self._principal = throw_away_principal()
         self._lock = threading.Lock()
         self._count = 0
@@ -115,9 +121,16 @@ class Clusters:
         instance = self._instances.get(sni.lower())
         return instance.cluster if instance is not None else None
 
+    def by_id(self, cluster_id: str) -> Cluster:
+        """The cluster with this id. Raises EngineError when there is none."""
+        for cluster in self.all():
+            if cluster.id == cluster_id:
+                return cluster
+        raise EngineError(f"this engine has no cluster {cluster_id}")
+
     def all(self) -> list[Cluster]:
         """The clusters there are, the default one first."""
-        return [instance.cluster for instance in self._instances.values()]
+        return [instance.cluster for instance in list(self._instances.values())]
 
     def add_default(self, store: DataDirectory | None) -> Cluster:
         """Make the default cluster: with throw-away data, or with data in `store` that outlives the engine."""
@@ -128,7 +141,7 @@ class Clusters:
         """Make a cluster with throw-away data. Raises EngineError."""
         directory = self._new_directory()
         self._copy(directory / "data")
-        return self._start(new_cluster_id(), directory, _THROW_AWAY)
+        return self._start(new_cluster_id(), directory, durable=bool(self._durable))
 
     def _add_persistent(self, store: DataDirectory) -> Cluster:
         store.open()
@@ -148,7 +161,7 @@ class Clusters:
         self._region = known.region
         directory = self._new_directory()
         (directory / "data").symlink_to(store.data, target_is_directory=True)
-        return self._start(known.id, directory, _DURABLE)
+        return self._start(known.id, directory, durable=self._durable is not False)
 
     def _copy(self, data: Path) -> None:
         copy_tree(ensure_template(self._installation, self._account), data)
@@ -162,8 +175,9 @@ class Clusters:
         self._account.own(directory)
         return directory
 
-    def _start(self, cluster_id: str, directory: Path, durability: dict[str, str]) -> Cluster:
+    def _start(self, cluster_id: str, directory: Path, *, durable: bool) -> Cluster:
         postgres = Postgres(self._installation, self._account, directory / "data", directory, directory / "log")
+        durability = _DURABLE if durable else _THROW_AWAY
         postgres.start(_COMMON | durability | {"unix_socket_directories": str(directory)})
         cluster = Cluster(
             id=cluster_id,
@@ -171,6 +185,7 @@ class Clusters:
             socket_path=str(postgres.socket_path),
             principals=(self._principal,),
             rules=self._rules,
+            limits=self._limits,
         )
         instance = _Instance(cluster, postgres, directory)
         try:

@@ -20,11 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from pytest_dsql.errors import DsqlError, EngineError, MissingExtra
 from pytest_dsql.local.account import choose_account
+from pytest_dsql.local.changes import LIMITS_CHANGED
 from pytest_dsql.local.cleanup import Sentinel, remove_engine_directory
 from pytest_dsql.local.cluster import Cluster
+from pytest_dsql.local.cluster_commands import COMMANDS, ClusterCommand
 from pytest_dsql.local.clusters import Clusters
 from pytest_dsql.local.directories import CONTROL_SOCKET
 from pytest_dsql.local.installation import find_installation
+from pytest_dsql.local.limits import DEFAULT
 from pytest_dsql.local.locks import FileLock
 from pytest_dsql.local.options import DEFAULT_REGION, EngineOptions
 from pytest_dsql.local.persistent import DataDirectory
@@ -35,7 +38,7 @@ from pytest_dsql.masking import mask
 if TYPE_CHECKING:
     import asyncio
 
-    from pytest_dsql.local.control import Connection, Message
+    from pytest_dsql.local.control import Command, Connection, Message
     from pytest_dsql.local.gateway.server import Gateway
 
 #: What the gateway is made of; imported while PostgreSQL starts.
@@ -145,6 +148,8 @@ class EngineProcess:
             region=self._options.region or DEFAULT_REGION,
             rules=self._options.rules or date.today(),  # the user's day is what "today's rules" means
             ended=self._cluster_ended,
+            limits=self._options.limits,
+            durable=self._options.durable,
         )
         return clusters, installation.describe()
 
@@ -175,7 +180,7 @@ class EngineProcess:
         authority = CertificateAuthority(self._directory)
         authority.root_file.chmod(0o644)
         self._gateway = Gateway(self._clusters, authority)
-        await asyncio.wrap_future(prepared)
+        await _settle(await asyncio.wrap_future(prepared))
         try:
             port = await self._gateway.start(self._options.port)
         except OSError as error:
@@ -188,6 +193,7 @@ class EngineProcess:
                 "status": self._status,
                 "new_cluster": self._new_cluster,
                 "remove_cluster": self._remove_cluster,
+                **{name: self._of_cluster(command) for name, command in COMMANDS.items()},
             },
             self._done,
         )
@@ -242,6 +248,7 @@ class EngineProcess:
         assert self._loop is not None
         cluster = await self._loop.run_in_executor(None, self._clusters.add)
         connection.clusters.add(cluster.id)
+        await _settle(cluster)
         return {"cluster": _cluster(cluster)}
 
     async def _remove_cluster(self, connection: Connection, request: Message) -> Message:
@@ -250,6 +257,12 @@ class EngineProcess:
         await self._loop.run_in_executor(None, self._clusters.remove, cluster_id)
         connection.clusters.discard(cluster_id)
         return {}
+
+    def _of_cluster(self, command: ClusterCommand) -> Command:
+        async def run(_connection: Connection, request: Message) -> Message:
+            return await command(self._clusters.by_id(str(request.get("cluster"))), request)
+
+        return run
 
     async def _done(self, connection: Connection) -> bool:
         held = connection.holds
@@ -274,6 +287,13 @@ class EngineProcess:
         # Clusters exist before the loop does; the first of them is waited for in it, so none can end unnoticed.
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._finish, reason)
+
+
+async def _settle(cluster: Cluster) -> None:
+    """Let the parts of the engine know of a new cluster's limits, before anybody can connect."""
+    if cluster.limits != DEFAULT:
+        for told in LIMITS_CHANGED:
+            await told(cluster)
 
 
 def _cluster(cluster: Cluster) -> dict[str, str]:

@@ -6,8 +6,12 @@ unless said otherwise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Final, final
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, final
+
+from pytest_dsql.errors import UsageError
 
 _MIB: Final = 1024 * 1024
 
@@ -41,6 +45,36 @@ class Limits:
             if not (value >= 0 and value < float("inf")):
                 raise ValueError(f"{field.name}={value}: a limit is a finite number, 0 or more")
 
+    def changed(self, values: Mapping[str, object]) -> Limits:
+        """These limits with other values, numbers or their texts. Raises UsageError for a wrong name or value."""
+        for name in values:
+            if name not in NAMES:
+                raise UsageError(f"{name!r} is no limit; known: {', '.join(NAMES)}")
+        try:
+            numbers: dict[str, Any] = {name: _number(name, value) for name, value in values.items()}
+            return replace(self, **numbers)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
 
 #: What DSQL has.
 DEFAULT: Final = Limits()
+
+#: The limits' names.
+NAMES: Final = tuple(field.name for field in fields(Limits))
+
+_COUNT: Final = re.compile(r"[0-9]{1,18}")
+_DECIMAL: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?")
+
+
+def _number(name: str, value: object) -> float:
+    """Read a limit's value: a whole number where the limit counts, seconds and rates may have decimals."""
+    whole = isinstance(getattr(DEFAULT, name), int)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if whole and not (value == value and abs(value) < 10**18 and value == int(value)):
+            raise ValueError(f"{name}={value}: a whole number, 0 or more")
+        return int(value) if whole else float(value)
+    text = str(value)
+    if not (_COUNT if whole else _DECIMAL).fullmatch(text):
+        raise ValueError(f"{name}={text}: {'a whole number' if whole else 'a number'}, 0 or more")
+    return int(text) if whole else float(text)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, cast, final
 
 from pytest_dsql.errors import UsageError
+from pytest_dsql.local import limits
 from pytest_dsql.local.account import Kind
+from pytest_dsql.local.limits import DEFAULT, Limits
 
 #: Where an engine pretends to be unless told otherwise.
 DEFAULT_REGION: Final = "us-east-1"
@@ -30,6 +32,9 @@ class EngineOptions:
     region: str | None = None  #: part of host names and tokens; None: that of the data, else `DEFAULT_REGION`
     rules: date | None = None  #: DSQL as it was on this day; None: the newest rules known
     account: Kind | None = None  #: forces the way PostgreSQL gets an account that isn't root
+    durable: bool | None = None  #: whether a commit is on disk before it is answered; None: where `data` is kept
+    asleep: bool = False  #: clusters begin INACTIVE, and wake when somebody connects
+    limits: Limits = DEFAULT  #: of every cluster
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -41,12 +46,10 @@ class EngineOptions:
         """These options, changed by `NAME=VALUE` settings. Raises UsageError for unknown names and bad values."""
         options = self
         for name, value in settings.items():
-            if name == "region":
-                options = replace(options, region=value)
-            elif name == "rules":
-                options = replace(options, rules=_day(value))
-            else:
+            setting = SETTINGS.get(name)
+            if setting is None:
                 raise UsageError(f"unknown setting {name!r}; known: {', '.join(SETTINGS)}")
+            options = setting.change(options, value)
         return options
 
     def to_json(self) -> dict[str, Any]:
@@ -57,6 +60,9 @@ class EngineOptions:
             "region": self.region,
             "rules": self.rules.isoformat() if self.rules is not None else None,
             "account": self.account,
+            "durable": self.durable,
+            "asleep": self.asleep,
+            "limits": asdict(self.limits),
         }
 
     @classmethod
@@ -68,11 +74,19 @@ class EngineOptions:
             region=values["region"],
             rules=date.fromisoformat(values["rules"]) if values["rules"] is not None else None,
             account=cast("Kind | None", values["account"]),
+            durable=values["durable"],
+            asleep=values["asleep"],
+            limits=Limits(**values["limits"]),
         )
 
 
-#: The names `with_settings` knows, for help texts.
-SETTINGS: Final = ("region", "rules")
+@final
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One name of `--set NAME=VALUE`: `change` gives the options with this value, or raises UsageError."""
+
+    meaning: str  #: in a few words, with the form of its values
+    change: Callable[[EngineOptions, str], EngineOptions]
 
 
 def _day(value: str) -> date:
@@ -83,3 +97,45 @@ def _day(value: str) -> date:
     if day < AVAILABLE:
         raise UsageError(f"rules={value}: the rules begin with DSQL's general availability, {AVAILABLE}")
     return day
+
+
+def _switch(name: str, value: str) -> bool:
+    if value not in ("on", "off"):
+        raise UsageError(f"{name}={value}: write {name}=on or {name}=off")
+    return value == "on"
+
+
+def _limit(name: str) -> Setting:
+    value = getattr(DEFAULT, name)
+    shown = value if isinstance(value, int) else f"{value:g}"
+    return Setting(f"DSQL's: {shown}", lambda options, text: _with_limit(options, name, text))
+
+
+def _with_limit(options: EngineOptions, name: str, value: str) -> EngineOptions:
+    return replace(options, limits=options.limits.changed({name: value}))
+
+
+#: The names that `with_settings` knows. A new kind of setting is a line here and a field of EngineOptions.
+SETTINGS: Final[Mapping[str, Setting]] = {
+    "region": Setting(
+        f"the clusters' region ({DEFAULT_REGION})", lambda options, value: replace(options, region=value)
+    ),
+    "rules": Setting(
+        "YYYY-MM-DD: DSQL as it was on that day", lambda options, value: replace(options, rules=_day(value))
+    ),
+    "durable": Setting(
+        "on or off: a commit is on disk before it is answered (on with --data, else off)",
+        lambda options, value: replace(options, durable=_switch("durable", value)),
+    ),
+    "asleep": Setting(
+        "on or off: clusters begin INACTIVE, and wake when somebody connects (off)",
+        lambda options, value: replace(options, asleep=_switch("asleep", value)),
+    ),
+    **{name: _limit(name) for name in limits.NAMES},
+}
+
+
+def settings_help() -> str:
+    """What each setting means, a line each."""
+    width = max(map(len, SETTINGS))
+    return "\n".join(f"  {name:{width}}  {setting.meaning}" for name, setting in SETTINGS.items())

@@ -33,6 +33,7 @@ def open_local(settings: Settings, *, run_id: str) -> Target:
     from pytest_dsql.connect.endpoint import Endpoint, IamAuth
     from pytest_dsql.connect.token import TokenSource
     from pytest_dsql.local.client import Engine
+    from pytest_dsql.local.controls import LocalControls
     from pytest_dsql.local.options import EngineOptions
 
     if settings.engine is not None:
@@ -43,6 +44,8 @@ def open_local(settings: Settings, *, run_id: str) -> Target:
     try:
         # Every worker of pytest-xdist gets a cluster of its own; the others share nothing but the engine.
         cluster = engine.new_cluster() if os.environ.get("PYTEST_XDIST_WORKER") else engine.cluster
+        controls = LocalControls(engine, cluster)
+        controls.reset()  # an engine that runs already may have been used before
         endpoint = Endpoint(
             host=cluster.host,
             hostaddr="127.0.0.1",
@@ -64,4 +67,5 @@ def open_local(settings: Settings, *, run_id: str) -> Target:
         facts={"dialect": "dsql", "server": f"embedded engine on {engine.postgresql}", "region": cluster.region},
         close=engine.close,
         engine=engine,
+        local=controls,
     )

@@ -26,6 +26,9 @@ class Target:
     facts: Mapping[str, Any]  #: what the results file says of it: server version, dialect, ... - nothing secret
     close: Callable[[], None] = field(repr=False, default=lambda: None)
     engine: Any = field(repr=False, default=None)  #: the embedded engine's handle, None elsewhere
+    local: Any = field(
+        repr=False, default=None
+    )  #: the `LocalControls` of the embedded engine's cluster, None elsewhere
 
     @property
     def dialect(self) -> str:
@@ -37,6 +40,11 @@ class Target:
         reason = self.engine.ended() if self.engine is not None else None
         if reason is not None:
             raise EngineError(f"the embedded engine has ended: {reason}")
+
+    def reset(self) -> None:
+        """Have the embedded engine behave as the run's options say, whatever was set since; elsewhere nothing."""
+        if self.local is not None:
+            self.local.reset()
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open a connection in autocommit. Raises ConnectionFailed, and EngineError when trying again is in vain."""

@@ -33,3 +33,13 @@ def test_tells_of_moves_until_told_to_stop() -> None:
     forget()
     clock.move(7)
     assert told == [5, 0]
+
+
+def test_tells_what_it_showed_at_a_time_of_the_machine() -> None:
+    clock, start = EngineClock(), time.time()
+    clock.move(100)
+    clock.move(1_000)
+    assert clock.at(start - 1) == start - 1
+    assert clock.at(time.time() + 1) > start + 1_100
+    clock.reset()
+    assert clock.at(start + 5) == start + 5

@@ -154,7 +154,7 @@ def test_a_run_starts_an_engine_of_its_own_and_ends_it(pytester: pytest.Pytester
         import pathlib
 
         def test_it(dsql_local):
-            pathlib.Path("pid").write_text(str(dsql_local.pid))
+            pathlib.Path("pid").write_text(str(dsql_local.engine.pid))
         """
     )
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
@@ -171,7 +171,7 @@ def test_xdist_workers_share_one_engine(pytester: pytest.Pytester) -> None:
 
         @pytest.mark.parametrize("number", range(4))
         def test_it(dsql_local, number):
-            pathlib.Path(f"pid-{dsql_local.pid}").touch()
+            pathlib.Path(f"pid-{dsql_local.engine.pid}").touch()
         """
     )
     pytester.runpytest_subprocess("-n", "2").assert_outcomes(passed=4)
@@ -200,9 +200,9 @@ def test_a_test_is_told_that_the_engine_was_killed(pytester: pytest.Pytester) ->
         import os, pathlib, select, signal
 
         def test_kills_it(dsql_local, dsql_connect):
-            pathlib.Path("secret").write_text(dsql_local.credentials.secret_access_key)
-            os.kill(dsql_local.pid, signal.SIGKILL)
-            select.select([dsql_local], [], [], 20)
+            pathlib.Path("secret").write_text(dsql_local.engine.credentials.secret_access_key)
+            os.kill(dsql_local.engine.pid, signal.SIGKILL)
+            select.select([dsql_local.engine], [], [], 20)
             dsql_connect()
 
         def test_after_it(dsql_connect, dsql_orders):
@@ -220,3 +220,38 @@ def test_a_test_is_told_that_the_engine_was_killed(pytester: pytest.Pytester) ->
     text = result.stdout.str()
     assert (pytester.path / "secret").read_text() not in text
     assert "pytest_dsql/" not in text, "the way through this package"
+
+
+def test_what_a_test_sets_is_gone_when_the_next_begins(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        """
+        import time
+
+        def test_sets(dsql_local, dsql_connection):
+            assert dsql_local.limits.set(session_s=2, transaction_rows=5).session_s == 2
+            dsql_local.clock.move(1_000_000)
+            assert dsql_local.clock.now() > time.time() + 999_999
+
+        def test_finds_dsqls(dsql_local):
+            limits = dsql_local.limits.get()
+            assert (limits.session_s, limits.transaction_rows) == (3600, 3000)
+            assert abs(dsql_local.clock.now() - time.time()) < 1000
+        """
+    )
+    attached.runpytest_subprocess().assert_outcomes(passed=2)
+
+
+def test_the_limits_of_the_options_are_what_a_test_begins_with(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ndsql_set =\n  session_s=7\n  durable=on")
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("_", range(4))
+        def test_it(dsql_local, dsql_connection, _):
+            assert dsql_local.limits.get().session_s == 7
+            dsql_local.limits.set(session_s=8)
+            assert dsql_connection.execute("SHOW fsync").fetchone() == ("on",)
+        """
+    )
+    pytester.runpytest_subprocess("-n", "2").assert_outcomes(passed=4)

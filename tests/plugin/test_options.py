@@ -36,7 +36,7 @@ def test_markers_are_declared(pytester: pytest.Pytester) -> None:
     [
         (["--dsql-target", "oracle"], "ERROR: --dsql-target: 'oracle' is not one of local, attach"),
         (["--dsql-plan", "fast"], "ERROR: --dsql-plan: 'fast' is not one of quick, full"),
-        (["--dsql-set", "speed=9"], "ERROR: --dsql-set: 'speed' is not one of region, rules"),
+        (["--dsql-set", "speed=9"], "ERROR: --dsql-set: unknown setting 'speed'; known: region, rules, *"),
         (["--dsql-target", "attach"], "ERROR: target 'attach' needs --dsql-endpoint *"),
     ],
 )

@@ -58,7 +58,6 @@ class Reception:
     directory: ClusterDirectory
     names: ServerNames
     statements: Statements
-    clock: Callable[[], float]
     begun: Callable[[Session], object]
     ended: Callable[[Session], object]
 
@@ -79,7 +78,8 @@ class Reception:
             hosts=(cluster.host, LOCALHOST),
             region=cluster.region,
             principals=cluster.principals,
-            now=self.clock(),
+            now=cluster.clock.now(),
+            at=cluster.clock.at,
         )
         return cluster, principal
 

@@ -9,7 +9,6 @@ import logging
 import resource
 import socket
 import time
-from collections.abc import Callable
 from typing import Final, final
 
 from pytest_dsql.local.gateway.authority import CertificateAuthority
@@ -42,15 +41,14 @@ _CLOSING_S: Final = 3.0
 class Gateway:
     """Serves the clusters of a directory on one port.
 
-    `judge` decides about statements (by default the dialect's), `clock` is the time that tokens are checked against,
-    `handshake_timeout_s` is how long a client may take from its first byte to its password.
+    `judge` decides about statements (by default the dialect's), `handshake_timeout_s` is how long a client may take
+    from its first byte to its password.
     """
 
     def __init__(
         self,
         directory: ClusterDirectory,
         authority: CertificateAuthority,
-        clock: Callable[[], float] = time.time,
         *,
         judge: Judge | None = None,
         handshake_timeout_s: float = 30.0,
@@ -66,7 +64,7 @@ class Gateway:
         self._idle = asyncio.Event()
         self._listener: socket.socket | None = None
         self._resuming: asyncio.TimerHandle | None = None
-        self._reception = Reception(directory, self._names, Statements(judge), clock, self._sessions.add, self._forget)
+        self._reception = Reception(directory, self._names, Statements(judge), self._sessions.add, self._forget)
 
     @property
     def sessions(self) -> int:

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import re
 from calendar import timegm
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from time import gmtime, strftime, strptime
 from typing import Final, final
@@ -97,18 +97,26 @@ def read(password: bytes) -> Token:
 
 
 def verify(
-    token: Token, *, user: str, hosts: Container[str], region: str, principals: Sequence[Principal], now: float
+    token: Token,
+    *,
+    user: str,
+    hosts: Container[str],
+    region: str,
+    principals: Sequence[Principal],
+    now: float,
+    at: Callable[[float], float] = float,
 ) -> Principal:
     """Give the principal whose valid token for `user` this is.
 
-    `hosts` are the names the token may be signed for, `now` is in seconds since the epoch. An unknown access key
+    `hosts` are the names the token may be signed for, `now` is in seconds since the epoch, `at` tells what the clock of
+    `now` showed at a time of the machine's, which signers sign with. An unknown access key
     takes the same way as a known one with a wrong signature. Raises TokenRefused.
     """
     values = token.values
     if values["X-Amz-Algorithm"] != _ALGORITHM:
         raise TokenRefused(f"Unsupported AWS 'algorithm'. X-Amz-Algorithm only supports \"{_ALGORITHM}\"")
     access_key, date = _read_scope(values["X-Amz-Credential"], region)
-    _check_time(values["X-Amz-Date"], values["X-Amz-Expires"], date, now)
+    _check_time(values["X-Amz-Date"], values["X-Amz-Expires"], date, now, at)
     if values["X-Amz-SignedHeaders"] != "host":
         raise TokenRefused(_MISMATCH)
     principal = next((known for known in principals if known.access_key_id == access_key), None)
@@ -148,7 +156,7 @@ def _read_scope(credential: str, region: str) -> tuple[str, str]:
     return access_key, date
 
 
-def _check_time(signed_at: str, expires: str, scope_date: str, now: float) -> None:
+def _check_time(signed_at: str, expires: str, scope_date: str, now: float, at: Callable[[float], float]) -> None:
     if not _DATE.fullmatch(signed_at):
         raise TokenRefused("Date must be in ISO-8601 'basic format'. Got something else for X-Amz-Date.")
     if scope_date != signed_at[:8]:
@@ -160,7 +168,7 @@ def _check_time(signed_at: str, expires: str, scope_date: str, now: float) -> No
             f"X-Amz-Expires must be less than a week (in seconds); that is, at most {MAX_LIFE_S} seconds"
         )
     try:
-        start = timegm(strptime(signed_at, "%Y%m%dT%H%M%SZ"))
+        start = at(timegm(strptime(signed_at, "%Y%m%dT%H%M%SZ")))
     except ValueError:
         raise TokenRefused("Date must be in ISO-8601 'basic format'. Got something else for X-Amz-Date.") from None
     if now > start + int(expires):
