@@ -1,0 +1,1 @@
+"""What Aurora DSQL answers, as cases in data files, and what runs them: see docs/conformance.md for their format."""
