@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from pytest_dsql.errors import UsageError
+from pytest_dsql.load.arrivals import SCHEDULED
 from pytest_dsql.load.measurement import Arrival, ConnectStats, Measurement
 from pytest_dsql.transaction import SLOT_BITS, CellRun, Mix, Tally, stream_seed
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 #: send, and than any published run has reached (24,541/s, DSQL at 256 connections, Seoul 2026-09).
 _MOST_PER_CONNECTION: Final = 2_000
 _MOST_PER_CELL: Final = 30_000
+#: In open loop a connection carries at most so many times its even part of the requests.
+_UNEVEN: Final = 4
 
 
 @final
@@ -65,6 +68,29 @@ class Load:
         warmup = self.plan.connection_warmup_s if warmup is None else warmup
         duration = self.plan.connection_window_s if duration is None else duration
         return self._cell(Arrival("churn"), mix, connections, warmup, duration)
+
+    def open(
+        self,
+        mix: Mix,
+        *,
+        rate: float,
+        connections: int,
+        arrival: Literal["poisson", "constant"] = "poisson",
+        warmup: float | None = None,
+        duration: float | None = None,
+    ) -> Cell:
+        """Open loop: requests arrive at `rate` per second, whether or not the database keeps up.
+
+        They are carried by `connections`; a request that finds none free waits, and its latency counts from when it
+        was to start. One that has waited for 2 s is skipped and counts as failed.
+        """
+        warmup = self.plan.warmup_s if warmup is None else warmup
+        duration = self.plan.window_s if duration is None else duration
+        if arrival not in SCHEDULED:
+            raise UsageError(f"arrival must be one of {', '.join(sorted(SCHEDULED))}, not {arrival!r}")
+        if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= _MOST_PER_CELL:
+            raise UsageError(f"rate must be requests per second, up to {_MOST_PER_CELL:,}, not {rate!r}")
+        return self._cell(Arrival(arrival, float(rate)), mix, connections, warmup, duration)
 
     def connect_burst(self, n: int) -> Connections:
         """Ask for `n` connections at once, hold them until the last is decided, and close them."""
@@ -187,7 +213,11 @@ class Load:
             # Nothing in the database hands out numbers here: 24 random bits.
             number = 1 + secrets.randbelow((1 << 24) - 1)
             return CellRun(number=number, operation_prefix=f"{number:x}-", slots=slots)
-        hint = int(min(slots * _MOST_PER_CONNECTION, _MOST_PER_CELL) * (sizes.warmup_s + window_s))
+        most = min(slots * _MOST_PER_CONNECTION, _MOST_PER_CELL)
+        if sizes.arrival.rate is not None:
+            # A connection takes what is due when it is free, so some take more than their part.
+            most = min(most, int(_UNEVEN * sizes.arrival.rate) + slots)
+        hint = int(most * (sizes.warmup_s + window_s))
         return sizes.mix.workload.begin_cell(
             self.connect, cell=sizes.id, slots=slots, requests_hint=hint, shares=sizes.mix.weights
         )

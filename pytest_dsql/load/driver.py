@@ -1,15 +1,19 @@
-"""The closed-loop driver: many sessions in one event loop, from their first connections to the end of the drain."""
+"""The driver: many sessions in one event loop, from their first connections to the end of the drain."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.errors import ConnectionFailed, ErrorClass
+from pytest_dsql.load.arrivals import schedule_of
 from pytest_dsql.load.connecting import Connecting, ConnectLog, Decided
-from pytest_dsql.load.health import HealthMonitor, collect_young
+from pytest_dsql.load.health import HealthMonitor, WorkerHealth, collect_young
+from pytest_dsql.load.open_session import OpenSession
 from pytest_dsql.load.plan import CONNECT_TIMEOUT_S, WorkerShare
+from pytest_dsql.load.queue import Queue
 from pytest_dsql.load.recorder import Batch, Recorder
 from pytest_dsql.load.retry import RETRY, RetryPolicy
 from pytest_dsql.load.session import Session
@@ -61,14 +65,37 @@ class Driver:
         self.health: Final = HealthMonitor(loop)
         self.connects: Final = ConnectLog()
         self.recorder = Recorder(share.plan.mix.transactions, window_start_ns=0, window_end_ns=0)
-        self.end_ns = 0  #: no request begins at or after this time
+        self.end_ns = 0  #: no request begins, or in open loop arrives, at or after this time
+        self._start_ns = 0
+        self._window_start_ns = 0
         self._tokens = tokens
         self._report = report
         self._finished = finished
-        self._sessions = [Session(self, share.first_slot + index) for index in range(share.connections)]
+        self.queue: Final = self._make_queue()
+        slots = range(share.first_slot, share.first_slot + share.connections)
+        self._sessions: Sequence[Session] = (
+            [Session(self, slot) for slot in slots]
+            if self.queue is None
+            else [OpenSession(self, slot, self.queue) for slot in slots]
+        )
         self._active: set[Session] = set()
         self._over = False
         self._warming_up = False
+
+    def _make_queue(self) -> Queue | None:
+        plan = self.plan
+        if not plan.is_open:
+            return None
+        self.loop.precise = True
+        schedule = schedule_of(
+            plan.arrival,
+            [plan.mix.weights[one.name] for one in plan.mix],
+            seed=plan.seed,
+            length_s=plan.warmup_s + plan.window_s,
+            worker=self.share.index,
+            workers=plan.worker_count,
+        )
+        return Queue(self.loop, schedule)
 
     # -- connections ---------------------------------------------------------------------------------------------
 
@@ -166,8 +193,20 @@ class Driver:
 
     @property
     def arrivals(self) -> int:
-        """Requests begun, warm-up included."""
-        return sum(session.begun for session in self._sessions)
+        """Requests begun, or in open loop arrived; warm-up included."""
+        return sum(session.begun for session in self._sessions) if self.queue is None else self.queue.taken
+
+    @property
+    def worker_health(self) -> WorkerHealth | None:
+        """How near the worker was to its limits; None when the window never opened."""
+        health, queue = self.health.result, self.queue
+        if health is None or queue is None:
+            return health
+        return replace(
+            health,
+            schedule_lag_p99_ns=queue.schedule_lag_p99_ns,
+            connection_wait_p99_ns=queue.connection_wait_p99_ns,
+        )
 
     # -- the cell ------------------------------------------------------------------------------------------------
 
@@ -177,6 +216,7 @@ class Driver:
         window_start_ns = start_ns + int(plan.warmup_s * 1e9)
         self.end_ns = window_start_ns + int(plan.window_s * 1e9)
         self.recorder = Recorder(plan.mix.transactions, window_start_ns=window_start_ns, window_end_ns=self.end_ns)
+        self._start_ns, self._window_start_ns = start_ns, window_start_ns
         self._active = set(self._sessions)
         self._warming_up = True
         self.loop.at(window_start_ns, self._open_window)  # first, for a cell without warm-up
@@ -186,6 +226,8 @@ class Driver:
         self.loop.at(start_ns, self._tick)
 
     def _start(self) -> None:
+        if self.queue is not None:
+            self.queue.begin(self._start_ns, self._window_start_ns, self.recorder)
         for session in self._sessions:
             session.start()
 
@@ -199,6 +241,8 @@ class Driver:
     def _tick(self) -> None:
         if self._over:
             return
+        if self.queue is not None:
+            self.queue.settle()
         self._report(self.recorder.take())
         collect_young()
         self.loop.at(perf_counter_ns() + int(REPORT_S * 1e9), self._tick)
@@ -214,6 +258,8 @@ class Driver:
         now_ns = perf_counter_ns()
         if now_ns < self.end_ns:
             self.end_ns = now_ns
+            if self.queue is not None:
+                self.queue.close(now_ns)
             self._close_window()
             self.loop.at(now_ns + int(_STOP_DRAIN_S * 1e9), self._end)
 
@@ -224,6 +270,8 @@ class Driver:
         self._over = True
         for session in self._sessions:
             session.cancel()
+        if self.queue is not None:
+            self.queue.cancel()
         self._close_window()
         self.connects.stats.tokens_signed = self._tokens.signed
         self._report(self.recorder.take())

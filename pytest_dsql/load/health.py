@@ -26,6 +26,8 @@ class WorkerHealth:
     loop_lag_p99_ns: int
     loop_lag_max_ns: int
     gc_pause_max_ns: int
+    schedule_lag_p99_ns: int | None = None  #: None in closed loop, which has no schedule
+    connection_wait_p99_ns: int = 0
 
 
 @final
@@ -106,13 +108,14 @@ def collect_young() -> None:
 def worst(workers: Sequence[WorkerHealth]) -> GeneratorHealth:
     """Return the health of a generator: each figure from its worst worker."""
     waits = [one.runqueue_wait for one in workers if one.runqueue_wait is not None]
+    lags = [one.schedule_lag_p99_ns for one in workers if one.schedule_lag_p99_ns is not None]
     return GeneratorHealth(
         cpu=max((one.cpu for one in workers), default=0.0),
         runqueue_wait=max(waits) if waits else None,
         loop_lag_p50_ns=max((one.loop_lag_p50_ns for one in workers), default=0),
         loop_lag_p99_ns=max((one.loop_lag_p99_ns for one in workers), default=0),
         loop_lag_max_ns=max((one.loop_lag_max_ns for one in workers), default=0),
-        schedule_lag_p99_ns=None,
-        connection_wait_p99_ns=0,
+        schedule_lag_p99_ns=max(lags) if lags else None,
+        connection_wait_p99_ns=max((one.connection_wait_p99_ns for one in workers), default=0),
         gc_pause_max_ns=max((one.gc_pause_max_ns for one in workers), default=0),
     )

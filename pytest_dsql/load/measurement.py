@@ -22,7 +22,7 @@ class Outcome(IntEnum):
     REJECTED = 2  #: a business "no", rolled back
     FAILED = 3  #: a technical failure after the last attempt
     SKIPPED = 4  #: open loop: not started within the deadline
-    DROPPED = 5  #: open loop: over the bound of requests in flight
+    DROPPED = 5  #: open loop: over a bound of requests in flight; the driver has none, a request waits or is skipped
     AMBIGUOUS = 6  #: the connection died during COMMIT and the receipt could not tell
     CANCELLED = 7  #: still in flight when the window's drain ended
 

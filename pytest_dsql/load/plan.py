@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
+from pytest_dsql.load.arrivals import SCHEDULED
 from pytest_dsql.load.measurement import Arrival
 from pytest_dsql.transaction import CellRun, Mix
 
@@ -40,8 +41,11 @@ class CellPlan:
     connection_lifetime_s: float = CONNECTION_LIFETIME_S
 
     def __post_init__(self) -> None:
-        if self.arrival.kind not in ("closed", "churn"):
-            raise ValueError(f"arrivals of kind {self.arrival.kind!r} have no schedule here: use 'closed' or 'churn'")
+        rate = self.arrival.rate
+        if self.is_open != (rate is not None):
+            raise ValueError(f"arrivals of kind {self.arrival.kind!r} {'have no' if rate else 'need a'} rate")
+        if rate is not None and not 0 < rate < float("inf"):
+            raise ValueError(f"a rate is a positive number of requests per second, not {rate!r}")
         if self.connections < 1:
             raise ValueError(f"a cell needs at least one connection, not {self.connections}")
         if self.workers < 1:
@@ -51,9 +55,19 @@ class CellPlan:
         if self.window_s <= 0 or self.warmup_s < 0 or self.drain_s < 0:
             raise ValueError("the window must be longer than 0 s, warm-up and drain not shorter than 0 s")
 
+    @property
+    def is_open(self) -> bool:
+        """Whether requests arrive by a schedule."""
+        return self.arrival.kind in SCHEDULED
+
+    @property
+    def worker_count(self) -> int:
+        """Worker processes that share the cell: there are never more than connections."""
+        return min(self.workers, self.connections)
+
     def shares(self) -> list[WorkerShare]:
-        """Split the connections evenly; there are never more workers than connections."""
-        workers = min(self.workers, self.connections)
+        """Split the connections evenly."""
+        workers = self.worker_count
         each, rest = divmod(self.connections, workers)
         shares = []
         first = 0

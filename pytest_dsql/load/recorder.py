@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import sub
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from pytest_dsql.load.health import WorkerHealth
 from pytest_dsql.load.measurement import ConnectStats, Kind, Outcome, Samples
@@ -17,13 +17,18 @@ _COLUMNS: Final = ("intended_ns", "latency_ns", "wait_ns", "service_ns", "backof
 _COMMITTED: Final = (int(Outcome.OK), int(Outcome.OK_RETRIED))
 
 
+#: Intended starts and ends of requests, by the clock; in open loop also how long each waited before it was sent (the
+#: third array is empty in closed loop, where none waits).
+Clean: TypeAlias = "tuple[array[int], array[int], array[int]]"
+
+
 @final
 @dataclass(slots=True)
 class Batch:
     """What happened since the last batch, of one worker: plain data that pickles fast."""
 
-    #: one per transaction of the mix: starts and ends of the requests that committed at the first attempt, by the clock
-    clean: list[tuple[array[int], array[int]]]
+    #: one per transaction of the mix: the requests that committed at the first attempt
+    clean: list[Clean]
     samples: list[Samples]  #: one per transaction of the mix: the other requests of the window
     committed: list[int]  #: per transaction, warm-up and drain included
     ambiguous: list[int]  #: likewise; a cancelled request whose COMMIT was under way counts here
@@ -52,9 +57,9 @@ class Recorder:
         self._kinds = [one.kind for one in transactions]
         self._window = (window_start_ns, window_end_ns)
         self.recorded = 0  #: requests that ended and were taken
-        #: Per transaction, starts and ends of requests that committed at once. Sessions append to them directly: two
-        #: appends are all that the usual request costs; everything else about it follows.
-        self.clean: Final = tuple((array("q"), array("q")) for _ in transactions)
+        #: Per transaction, the requests that committed at once. Sessions append to them directly: two appends are all
+        #: that the usual request costs (three in open loop); everything else about it follows.
+        self.clean: Final[tuple[Clean, ...]] = tuple((array("q"), array("q"), array("q")) for _ in transactions)
         self._batch = self._empty()
 
     def _empty(self) -> Batch:
@@ -87,6 +92,7 @@ class Recorder:
         end_ns: int,
         backoff_ns: int,
         attempts: int,
+        wait_ns: int = 0,
         in_doubt: bool = False,
     ) -> None:
         """Note the end of a request that did not commit at once. `in_doubt`: it may have committed all the same."""
@@ -102,8 +108,8 @@ class Recorder:
             latency_ns = end_ns - intended_ns
             samples.intended_ns.append(intended_ns - start)
             samples.latency_ns.append(latency_ns)
-            samples.wait_ns.append(0)  # closed loop and churn: nothing queues for a connection
-            samples.service_ns.append(latency_ns - backoff_ns)
+            samples.wait_ns.append(wait_ns)
+            samples.service_ns.append(latency_ns - wait_ns - backoff_ns)
             samples.backoff_ns.append(backoff_ns)
             samples.outcome.append(outcome)
             samples.attempts.append(attempts)
@@ -111,11 +117,11 @@ class Recorder:
     def take(self) -> Batch:
         """Return what was noted since the last call."""
         batch, self._batch = self._batch, self._empty()
-        for index, (starts, ends) in enumerate(self.clean):
-            batch.clean.append((starts[:], ends[:]))
+        for index, (starts, ends, waits) in enumerate(self.clean):
+            batch.clean.append((starts[:], ends[:], waits[:]))
             batch.committed[index] += len(starts)
             batch.outcomes[Outcome.OK] += len(starts)
-            del starts[:], ends[:]
+            del starts[:], ends[:], waits[:]
         self.recorded += sum(batch.outcomes)
         return batch
 
@@ -127,7 +133,7 @@ class Tallies:
 
     names: list[str]
     kinds: list[Kind]
-    clean: list[tuple[array[int], array[int]]] = field(default_factory=list)
+    clean: list[Clean] = field(default_factory=list)
     parts: list[list[Samples]] = field(default_factory=list)
     committed: list[int] = field(default_factory=list)
     ambiguous: list[int] = field(default_factory=list)
@@ -141,7 +147,7 @@ class Tallies:
         return cls(
             names=[one.name for one in transactions],
             kinds=[one.kind for one in transactions],
-            clean=[(array("q"), array("q")) for _ in range(count)],
+            clean=[(array("q"), array("q"), array("q")) for _ in range(count)],
             parts=[[] for _ in range(count)],
             committed=[0] * count,
             ambiguous=[0] * count,
@@ -149,9 +155,9 @@ class Tallies:
 
     def add(self, batch: Batch) -> None:
         """Add one worker's batch."""
-        for (starts, ends), (more_starts, more_ends) in zip(self.clean, batch.clean, strict=True):
-            starts.extend(more_starts)
-            ends.extend(more_ends)
+        for columns, more in zip(self.clean, batch.clean, strict=True):
+            for column, values in zip(columns, more, strict=True):
+                column.extend(values)
         for index, samples in enumerate(batch.samples):
             if len(samples) or samples.errors:
                 self.parts[index].append(samples)
@@ -167,20 +173,23 @@ class Tallies:
         merged = {}
         for name, kind, clean, parts in zip(self.names, self.kinds, self.clean, self.parts, strict=True):
             at_once = Samples(name, kind)
-            fill_clean(at_once, *clean, window_start_ns, window_end_ns)
+            fill_clean(at_once, clean, window_start_ns, window_end_ns)
             merged[name] = merge(Samples(name, kind), [at_once, *parts])
         return merged
 
 
-def fill_clean(into: Samples, starts: array[int], ends: array[int], window_start_ns: int, window_end_ns: int) -> None:
-    """Add requests that committed at their first attempt, unless they began outside the window."""
+def fill_clean(into: Samples, clean: Clean, window_start_ns: int, window_end_ns: int) -> None:
+    """Add requests that committed at their first attempt, unless they were to start outside the window."""
+    starts, ends, waits = clean
     inside = [window_start_ns <= start < window_end_ns for start in starts]
     starts = array("q", compress(starts, inside))
     count = len(starts)
+    latencies = array("q", map(sub, compress(ends, inside), starts))
+    waited = array("q", compress(waits, inside)) if waits else array("q", bytes(8 * count))
     into.intended_ns.extend(array("q", (start - window_start_ns for start in starts)))
-    into.latency_ns.extend(array("q", map(sub, compress(ends, inside), starts)))
-    into.wait_ns.extend(array("q", bytes(8 * count)))
-    into.service_ns.extend(into.latency_ns[len(into.latency_ns) - count :])
+    into.latency_ns.extend(latencies)
+    into.wait_ns.extend(waited)
+    into.service_ns.extend(array("q", map(sub, latencies, waited)))
     into.backoff_ns.extend(array("q", bytes(8 * count)))
     into.outcome.extend(array("B", bytes([Outcome.OK]) * count))
     into.attempts.extend(array("H", [1]) * count)

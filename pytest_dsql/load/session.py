@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from array import array
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_dsql.errors import RETRYABLE, ConnectionFailed, ErrorClass, TransactionError
 from pytest_dsql.load.attempt import Attempts, Sign
@@ -32,9 +32,8 @@ _UNKNOWN_END: Final = frozenset({ErrorClass.CONNECTION, ErrorClass.TRANSIENT})
 _DUE: Final = Sign()
 
 
-@final
 class Session(Attempts):
-    """Draws requests, runs them, notes their ends."""
+    """Closed loop: draws requests one after the other, runs them, notes their ends."""
 
     __slots__ = (
         "_attempts",
@@ -50,10 +49,13 @@ class Session(Attempts):
         "_replace_at_ns",
         "_several",
         "_starts",
+        "_waited_ns",
+        "_waits",
     )
 
     _starts: array[int]
     _ends: array[int]
+    _waits: array[int]
 
     def __init__(self, driver: Driver, slot: int) -> None:
         plan = driver.plan
@@ -68,6 +70,7 @@ class Session(Attempts):
         self._index = 0  #: the request's transaction in the mix
         self._attempts = 1
         self._backoff_ns = 0
+        self._waited_ns = 0  #: from the intended start to the first statement; in closed loop they are the same
         self._doubted = False  #: a COMMIT of the request was lost once
         self._life: Asking = self._requests()
         self._send = self._life.send
@@ -121,7 +124,7 @@ class Session(Attempts):
     def _turn_to(self, transaction: Transaction) -> None:
         super()._turn_to(transaction)
         self._index = index = self._driver.index_of[transaction]
-        self._starts, self._ends = self._driver.recorder.clean[index]
+        self._starts, self._ends, self._waits = self._driver.recorder.clean[index]
 
     def _draw(self) -> None:
         """Draw the next request."""
@@ -200,7 +203,8 @@ class Session(Attempts):
             index,
             outcome,
             intended_ns=intended_ns,
-            end_ns=max(self._loop.woke_ns, intended_ns + self._backoff_ns),
+            end_ns=max(self._loop.woke_ns, intended_ns + self._waited_ns + self._backoff_ns),
+            wait_ns=self._waited_ns,
             backoff_ns=self._backoff_ns,
             attempts=self._attempts,
             in_doubt=outcome is Outcome.AMBIGUOUS,
@@ -209,6 +213,7 @@ class Session(Attempts):
 
     def _forget_request(self) -> None:
         self._intended_ns = 0
+        self._waited_ns = 0
         self._attempts = 1
         self._backoff_ns = 0
         self._doubted = False
@@ -291,6 +296,7 @@ class Session(Attempts):
                 Outcome.CANCELLED,
                 intended_ns=self._intended_ns,
                 end_ns=perf_counter_ns(),
+                wait_ns=self._waited_ns,
                 backoff_ns=self._backoff_ns,
                 attempts=self._attempts,
                 in_doubt=self._unanswered_commit or self._doubted,

@@ -114,7 +114,7 @@ class Worker:
         driver.schedule(message[1])
         while not over:
             self._loop.run()
-        self._channel.send(("done", Done(driver.connects.stats, driver.health.result, driver.arrivals)))
+        self._channel.send(("done", Done(driver.connects.stats, driver.worker_health, driver.arrivals)))
 
     def _run_burst(self, share: BurstShare) -> None:
         from pytest_dsql.connect.token import TokenSource

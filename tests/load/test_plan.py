@@ -35,7 +35,9 @@ def test_connections_are_split_evenly_and_every_slot_is_used_once(connections: i
         ({"workers": 0}, "at least one worker"),
         ({"window_s": 0.0}, "longer than 0 s"),
         ({"warmup_s": -1.0}, "longer than 0 s"),
-        ({"arrival": Arrival("poisson", 10.0)}, "no schedule"),
+        ({"arrival": Arrival("poisson")}, "need a rate"),
+        ({"arrival": Arrival("closed", 10.0)}, "have no rate"),
+        ({"arrival": Arrival("constant", 0.0)}, "positive number"),
         ({"run": CellRun(1, "x", slots=1)}, "need as many slots"),
     ],
 )

@@ -82,7 +82,7 @@ def test_outcomes_add_up_and_only_the_window_is_sampled(
     tallies = Tallies.of((look, change))
     for number in range(batches):
         for which, start, duration in clean[number::batches]:
-            starts, ends = recorder.clean[which]
+            starts, ends, _ = recorder.clean[which]
             starts.append(start)
             ends.append(start + duration)
         for which, start, duration, outcome in other[number::batches]:
