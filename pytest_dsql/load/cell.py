@@ -296,6 +296,7 @@ def _requests(samples: Samples) -> Requests:
         latency_ns=samples.latency_ns,
         counts=samples.outcome.tobytes().translate(_COUNTS),
         committed=samples.count(*_COMMITTED),
+        wait_ns=samples.wait_ns if any(samples.wait_ns) else None,
     )
 
 

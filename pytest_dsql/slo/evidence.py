@@ -43,10 +43,33 @@ class Requests:
     latency_ns: Sequence[int]
     counts: bytes  #: one value of `Counts` each
     committed: int  #: how many ended in ok or ok_retried
+    #: open loop: the part of the latency in which the request waited to be sent; None where none waits
+    wait_ns: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         if not len(self.start_ns) == len(self.latency_ns) == len(self.counts):
             raise ValueError(f"the sequences of {self.name} differ in length")
+        if self.wait_ns is not None and len(self.wait_ns) != len(self.counts):
+            raise ValueError(f"the waits of {self.name} differ in number from its requests")
+
+    def without_waits(self) -> Requests:
+        """The same requests as if each had been sent when it was to start; those that were never sent are left out."""
+        if self.wait_ns is None:
+            return self
+        rows = zip(self.start_ns, self.latency_ns, self.wait_ns, self.counts, strict=True)
+        sent = [
+            (start, latency - wait, count)
+            for start, latency, wait, count in rows
+            if count == Counts.TIMED or latency > wait
+        ]
+        return Requests(
+            name=self.name,
+            kind=self.kind,
+            start_ns=[start for start, _, _ in sent],
+            latency_ns=[latency for _, latency, _ in sent],
+            counts=bytes(count for _, _, count in sent),
+            committed=self.committed,
+        )
 
 
 @final

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, final
 
 from pytest_dsql.slo.evidence import Evidence
 from pytest_dsql.slo.wording import percent
@@ -14,6 +15,16 @@ CPU_LIMIT: Final = 0.85
 LAG_PART: Final = 10
 #: With no latency limit to compare with, a schedule lag above this says that the generator did not keep up.
 LAG_WITHOUT_LIMIT_NS: Final = 10_000_000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A sign that the generator, not the database, was the limit."""
+
+    text: str  #: for a sentence
+    #: only its connections were too few for what was in flight, which a slow database brings about as well
+    of_connections: bool = False
 
 
 def runqueue_wait_per_request_ns(evidence: Evidence, tightest_ns: float | None) -> float | None:
@@ -32,17 +43,19 @@ def runqueue_wait_per_request_ns(evidence: Evidence, tightest_ns: float | None) 
     return spread if tightest_ns is None else min(spread, generator.runqueue_wait * tightest_ns)
 
 
-def limits_of_the_generator(evidence: Evidence, tightest_ns: float | None) -> list[str]:
-    """Return a sentence for each sign that the generator, not the database, was the limit; empty when healthy.
+def limits_of_the_generator(evidence: Evidence, tightest_ns: float | None) -> list[Sign]:
+    """Return each sign that the generator, not the database, was the limit; empty when healthy.
 
     `tightest_ns` is the lowest latency limit that the cell is judged by, None when it has none.
     """
     generator = evidence.generator
-    signs = []
+    signs: list[Sign] = []
     if generator.cpu > CPU_LIMIT:
         signs.append(
-            f"the busiest worker used {percent(generator.cpu)} of a core, above {percent(CPU_LIMIT)}: "
-            "more workers, a larger machine or fewer connections would show the database"
+            Sign(
+                f"the busiest worker used {percent(generator.cpu)} of a core, above {percent(CPU_LIMIT)}: "
+                "more workers, a larger machine or fewer connections would show the database"
+            )
         )
     bound = LAG_WITHOUT_LIMIT_NS if tightest_ns is None else tightest_ns / LAG_PART
     bound_text = (
@@ -53,18 +66,28 @@ def limits_of_the_generator(evidence: Evidence, tightest_ns: float | None) -> li
     lags: list[tuple[str, float | None]] = [
         ("the event loop learned of answers late: loop lag p99", generator.loop_lag_p99_ns),
         ("requests were sent late: schedule lag p99", generator.schedule_lag_p99_ns),
-        ("requests queued for a connection: connection wait p99", generator.connection_wait_p99_ns),
         ("a worker waited for a core: run-queue wait per request", runqueue_wait_per_request_ns(evidence, tightest_ns)),
     ]
     for what, lag_ns in lags:
         if lag_ns is not None and lag_ns > bound:
-            signs.append(f"{what} {lag_ns / 1e6:.1f} ms, {bound_text}")
+            signs.append(Sign(f"{what} {lag_ns / 1e6:.1f} ms, {bound_text}"))
+    wait_ns = generator.connection_wait_p99_ns
+    if wait_ns is not None and wait_ns > bound:
+        signs.append(
+            Sign(
+                f"requests queued for a connection: connection wait p99 {wait_ns / 1e6:.1f} ms, {bound_text}; "
+                "more connections would tell whether their number or the database is the limit",
+                of_connections=True,
+            )
+        )
     if generator.offered_rate is not None and evidence.duration_s > 0:
         planned = generator.offered_rate * evidence.duration_s
         # Four standard deviations of a Poisson count, and never less than 1 %: missing more is not chance.
         if evidence.arrivals < planned - max(4 * math.sqrt(planned), planned / 100):
             signs.append(
-                f"the generator offered {evidence.arrivals / evidence.duration_s:,.1f} requests/s "
-                f"of the {generator.offered_rate:,.1f} that were planned"
+                Sign(
+                    f"the generator offered {evidence.arrivals / evidence.duration_s:,.1f} requests/s "
+                    f"of the {generator.offered_rate:,.1f} that were planned"
+                )
             )
     return signs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, final
 
 from pytest_dsql.slo import binomial, throughput, wording
@@ -94,7 +94,8 @@ def judge(slo: Slo, evidence: Evidence, *, look: int = 1, looks: int = 1) -> Ver
     objectives = slo.expand((one.name, one.kind) for one in evidence.requests)
     decided = [_decide(objective, evidence, look, looks, level) for objective in objectives]
     limits = [one.limit for one in objectives if one.is_latency]
-    signs = limits_of_the_generator(evidence, min(limits) if limits else None)
+    found = limits_of_the_generator(evidence, min(limits) if limits else None)
+    signs = tuple(sign.text for sign in found)
     results = tuple(one.result for one in decided)
     failed = [one.sentence for one in decided if one.result.outcome == "fail"]
     open_ones = [one for one in decided if one.result.outcome == "inconclusive"]
@@ -102,10 +103,14 @@ def judge(slo: Slo, evidence: Evidence, *, look: int = 1, looks: int = 1) -> Ver
 
     violated = _violations(evidence.invariants)
     if violated:
-        return Verdict("fail", (*violated, *failed, *near), results, look, generator_signs=tuple(signs))
+        return Verdict("fail", (*violated, *failed, *near), results, look, generator_signs=signs)
+    if failed and found and all(sign.of_connections for sign in found):
+        alone = _fails_without_waits(objectives, evidence, look, looks, level)
+        if alone:
+            return Verdict("fail", (*failed, *alone, *near), results, look, generator_signs=signs)
     if failed and signs:
         first = "An objective was missed while the generator was at its limit, which says nothing about the database."
-        return Verdict("invalid", (first, *near, *failed), results, look, generator_signs=tuple(signs))
+        return Verdict("invalid", (first, *near, *failed), results, look, generator_signs=signs)
     if failed:
         return Verdict("fail", tuple(failed), results, look)
 
@@ -113,11 +118,27 @@ def judge(slo: Slo, evidence: Evidence, *, look: int = 1, looks: int = 1) -> Ver
     reasons = [*blocks, *(one.sentence for one in open_ones)]
     if reasons:
         wants = not blocks and not any(one.blocked for one in open_ones) and look < looks
-        return Verdict("inconclusive", (*reasons, *near), results, look, wants, tuple(signs))
+        return Verdict("inconclusive", (*reasons, *near), results, look, wants, signs)
     nearest = max(decided, key=lambda one: one.nearness)
     met = "The objective is met" if len(decided) == 1 else f"All {len(decided)} objectives are met; the nearest"
     at_least = ["At least: the generator was near its limit, so the database may do better than this."] if signs else []
-    return Verdict("pass", (f"{met}: {nearest.sentence}", *at_least, *near), results, look, False, tuple(signs))
+    return Verdict("pass", (f"{met}: {nearest.sentence}", *at_least, *near), results, look, False, signs)
+
+
+def _fails_without_waits(
+    objectives: Sequence[Objective], evidence: Evidence, look: int, looks: int, level: float
+) -> list[str]:
+    """Return what is missed even when the time in which requests waited for a connection does not count.
+
+    Then the database is too slow for what it had in flight, and more connections would only have given it more.
+    """
+    served = replace(evidence, requests=[one.without_waits() for one in evidence.requests])
+    decided = [_decide(objective, served, look, looks, level) for objective in objectives if objective.metric != "tps"]
+    return [
+        f"Without the time that requests waited for a connection, too: {one.sentence}"
+        for one in decided
+        if one.result.outcome == "fail"
+    ]
 
 
 def _violations(invariants: Mapping[str, int] | None) -> list[str]:

@@ -208,7 +208,9 @@ class TestGenerator:
     @pytest.mark.parametrize("change", UNHEALTHY, ids=lambda one: next(iter(one)))
     def test_a_miss_is_invalid(self, change: dict[str, Any]) -> None:
         # 70 requests in 10 s: 0.9 of the window in the run queue is 130 ms for each.
-        facts = evidence(read(70, slow=range(30)), generator=replace(HEALTHY, **change))
+        # The slow ones waited for a connection, so that without their waits nothing is missed.
+        slow = replace(read(70, slow=range(30)), wait_ns=[ms(995)] * 30 + [0] * 40)
+        facts = evidence(slow, generator=replace(HEALTHY, **change))
         verdict = judge(P99, facts)
         assert verdict.outcome == "invalid"
         assert "says nothing about the database" in verdict.reasons[0]
@@ -371,3 +373,52 @@ class TestSentences:
         if verdict.outcome == "pass":
             assert n
             assert all(one.outcome == "pass" for one in verdict.objectives)
+
+
+class TestWaitingForAConnection:
+    """In open loop a full pool can be the database's doing or the generator's."""
+
+    def queued(self, *, service: int, wait: int, outcome: str = "ok", n: int = 2_000, **health: object) -> Verdict:
+        half = n // 2
+        made = requests("t", "read", n, slow=range(half, n), latency=service, slow_latency=service + wait)
+        if outcome != "ok":
+            # Never sent: all they did was wait.
+            made = requests(
+                "t",
+                "read",
+                n,
+                slow=range(half, n),
+                latency=service,
+                slow_latency=wait,
+                outcomes=dict.fromkeys(range(half, n), outcome),
+            )
+        made = replace(made, wait_ns=[0] * half + [wait] * half)
+        generator = replace(HEALTHY, connection_wait_p99_ns=wait, schedule_lag_p99_ns=0, **health)  # type: ignore[arg-type]
+        return judge(Slo(reads=Latency(p99=ms(100)), max_failure_rate=0.001), evidence(made, generator=generator))
+
+    def test_a_database_that_is_slow_by_itself_fails(self) -> None:
+        verdict = self.queued(service=ms(150), wait=ms(500))
+        assert verdict.outcome == "fail"
+        assert any("Without the time that requests waited for a connection" in reason for reason in verdict.reasons)
+
+    def test_too_few_connections_say_nothing_about_the_database(self) -> None:
+        verdict = self.queued(service=ms(20), wait=ms(500))
+        assert verdict.outcome == "invalid"
+        assert "more connections would tell" in verdict.reasons[1]
+
+    def test_skipped_requests_were_never_the_databases(self) -> None:
+        assert self.queued(service=ms(20), wait=ms(2_000), outcome="skipped").outcome == "invalid"
+
+    def test_skipped_requests_are_counted_when_the_others_took_too_long(self) -> None:
+        verdict = self.queued(service=ms(150), wait=ms(2_000), outcome="skipped")
+        assert verdict.outcome == "fail"
+        assert [one.over for one in verdict.objectives] == [2_000, 1_000]
+
+    def test_failed_requests_that_were_sent_are_the_databases(self) -> None:
+        made = requests("t", "read", 2_000, latency=ms(500), outcomes=dict.fromkeys(range(1_000), "failed"))
+        made = replace(made, wait_ns=[ms(480)] * 2_000)
+        generator = replace(HEALTHY, connection_wait_p99_ns=ms(480))
+        assert judge(Slo(max_failure_rate=0.001), evidence(made, generator=generator)).outcome == "fail"
+
+    def test_another_sign_beside_it_makes_it_invalid(self) -> None:
+        assert self.queued(service=ms(150), wait=ms(500), cpu=0.95).outcome == "invalid"
