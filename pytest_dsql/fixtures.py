@@ -178,7 +178,7 @@ def dsql_results(dsql_target: Target, pytestconfig: pytest.Config) -> Iterator[R
 
 @pytest.fixture
 def dsql_load(dsql_target: Target, dsql_results: ResultsFile, request: pytest.FixtureRequest) -> Iterator[Load]:
-    """Measure cells: `.closed(mix, connections=)`, `.churn(mix, connections=)`, `.connect_burst(n)`."""
+    """Measure cells: `.closed(mix, connections=)`, `.open(mix, rate=, connections=)`, `.capacity(mix, slo, start=)`."""
     from pytest_dsql.experiment.cells import Load
     from pytest_dsql.report.progress import ProgressLine
 
@@ -197,6 +197,7 @@ def dsql_load(dsql_target: Target, dsql_results: ResultsFile, request: pytest.Fi
             exclusive=lambda: _one_at_a_time(config),
             record=dsql_results.put,
             progress=line.cell,
+            note=dsql_results.put_experiment,
         )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, final
@@ -16,15 +17,21 @@ if TYPE_CHECKING:
     import psycopg
 
     from pytest_dsql.connect.endpoint import Endpoint
+    from pytest_dsql.experiment.capacity import Capacity
     from pytest_dsql.experiment.plans import Plan
     from pytest_dsql.load.cell import Cell
     from pytest_dsql.load.connections import Connections
     from pytest_dsql.load.fleet import Progress
+    from pytest_dsql.slo.objectives import Slo
+    from pytest_dsql.slo.verdict import Outcome
 
 #: What a cell's share of set-aside rows is made for: more requests per second than a connection without a network can
 #: send, and than any published run has reached (24,541/s, DSQL at 256 connections, Seoul 2026-09).
 _MOST_PER_CONNECTION: Final = 2_000
 _MOST_PER_CELL: Final = 30_000
+#: Bounds of what `capacity` opens by itself.
+_FEWEST_CONNECTIONS: Final = 16
+_MOST_CONNECTIONS: Final = 512
 #: In open loop a connection carries at most so many times its even part of the requests.
 _UNEVEN: Final = 4
 
@@ -47,7 +54,9 @@ class Load:
     exclusive: Callable[[], AbstractContextManager[None]]
     record: Callable[[Cell | Connections], None]
     progress: Callable[[str], AbstractContextManager[Callable[[Progress], None]]]  #: shows a cell while it runs
+    note: Callable[[str, Mapping[str, Any]], None]  #: keeps figures that are no cell's
     _made: int = field(default=0, init=False)
+    _capacities: int = field(default=0, init=False)
     _cells: list[Cell] = field(default_factory=list, init=False)
 
     def __repr__(self) -> str:
@@ -91,6 +100,62 @@ class Load:
         if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= _MOST_PER_CELL:
             raise UsageError(f"rate must be requests per second, up to {_MOST_PER_CELL:,}, not {rate!r}")
         return self._cell(Arrival(arrival, float(rate)), mix, connections, warmup, duration)
+
+    def capacity(
+        self,
+        mix: Mix,
+        slo: Slo,
+        *,
+        start: float,
+        most: float = _MOST_PER_CELL,
+        growth: float = 2.0,
+        precision: float = 0.1,
+        repeats: int = 1,
+        connections: int | None = None,
+        arrival: Literal["poisson", "constant"] = "poisson",
+        warmup: float | None = None,
+        duration: float | None = None,
+    ) -> Capacity:
+        """Search in open loop for the highest rate that meets `slo`: up from `start`, never above `most`.
+
+        Every cell is judged as any other, extends itself, and is in the results. `connections` are those of each cell;
+        by default so many that requests can only run out of them when the database is slower than the slowest limit.
+        With `repeats` of 3 or more the rate that is found is not provisional. Raises SloMissed at once when a cell
+        violates an invariant.
+        """
+        from pytest_dsql.errors import SloMissed
+        from pytest_dsql.experiment.capacity import Capacity, Point
+        from pytest_dsql.experiment.search import SearchPlan, search
+
+        __tracebackhide__ = True
+        try:
+            plan = SearchPlan(start=start, most=most, growth=growth, precision=precision, repeats=repeats)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        points: list[Point] = []
+
+        def probe(rate: float) -> Outcome:
+            __tracebackhide__ = True
+            cell = self.open(
+                mix,
+                rate=rate,
+                connections=connections or connections_for(rate, slo),
+                arrival=arrival,
+                warmup=warmup,
+                duration=duration,
+            )
+            verdict = cell.verdict(slo)
+            if any((cell.invariants or {}).values()):
+                raise SloMissed(cell.table(verdict))
+            points.append(Point.of(rate, verdict.outcome, cell))
+            return verdict.outcome
+
+        bracket = search(probe, plan)
+        capacity = Capacity(self.target, bracket, tuple(sorted(points, key=lambda one: one.rate)))
+        self._capacities += 1
+        suffix = "" if self._capacities == 1 else f" #{self._capacities}"
+        self.note(f"{self.test} capacity{suffix}", capacity.figures())
+        return capacity
 
     def connect_burst(self, n: int) -> Connections:
         """Ask for `n` connections at once, hold them until the last is decided, and close them."""
@@ -238,6 +303,17 @@ class _CellSizes:
     workers: int
     warmup_s: float
     window_s: float
+
+
+def connections_for(rate: float, slo: Slo) -> int:
+    """How many connections an open loop at `rate` gets, so that only a database that misses `slo` uses them all.
+
+    By Little's law, `rate` times the slowest limit are in flight when every request takes as long as that limit; a
+    fifth more for chance.
+    """
+    limits = [limit for one in slo.latencies for limit in one.limits.values()]
+    slowest_s = max(limits, default=1_000_000_000) / 1e9
+    return min(max(_FEWEST_CONNECTIONS, math.ceil(1.2 * rate * slowest_s)), _MOST_CONNECTIONS)
 
 
 def _whole(name: str, value: object, low: int, high: int) -> None:

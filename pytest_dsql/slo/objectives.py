@@ -130,6 +130,11 @@ class Slo:
         if all(one is None for one in promises):
             raise ValueError("an Slo needs at least one objective, for example Slo(reads=Latency(p99=ms(100)))")
 
+    @property
+    def latencies(self) -> list[Latency]:
+        """Every set of latency limits in it."""
+        return [one for one in (self.reads, self.writes, *self.transactions.values()) if one is not None]
+
     def expand(self, transactions: Iterable[tuple[str, Kind]]) -> list[Objective]:
         """Return every objective for a cell of these transactions (name and kind), in the order they are reported.
 
