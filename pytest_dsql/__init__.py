@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_dsql.transaction import transaction
 
 if TYPE_CHECKING:
+    from pytest_dsql.access import HotSet, Zipf
     from pytest_dsql.connect.endpoint import Endpoint
     from pytest_dsql.connect.token import TokenSource
     from pytest_dsql.errors import DsqlError, Inconclusive, Invalid, SloMissed
@@ -23,6 +24,7 @@ __all__ = [
     "Context",
     "DsqlError",
     "Endpoint",
+    "HotSet",
     "Inconclusive",
     "Invalid",
     "Latency",
@@ -31,6 +33,7 @@ __all__ = [
     "Slo",
     "SloMissed",
     "TokenSource",
+    "Zipf",
     "ms",
     "run_transaction",
     "transaction",
@@ -40,6 +43,7 @@ _HOME = {
     "Context": "transaction",
     "DsqlError": "errors",
     "Endpoint": "connect.endpoint",
+    "HotSet": "access",
     "Inconclusive": "errors",
     "Invalid": "errors",
     "Latency": "slo.objectives",
@@ -48,6 +52,7 @@ _HOME = {
     "Slo": "slo.objectives",
     "SloMissed": "errors",
     "TokenSource": "connect.token",
+    "Zipf": "access",
     "ms": "slo.objectives",
     "run_transaction": "load.blocking",
 }

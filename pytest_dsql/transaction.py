@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeAlias, final
 
+from pytest_dsql.access import UNIFORM, Access, Pick
+
 Kind: TypeAlias = Literal["read", "write"]
 Statement: TypeAlias = "tuple[str, Sequence[Any]] | str"
 Yielded: TypeAlias = "Statement | list[Statement]"
@@ -239,14 +241,17 @@ class Context:
         "_operation",
         "_run",
         "_slot",
+        "pick",
         "rng",
         "scale",
     )
 
-    def __init__(self, *, seed: int, run: CellRun, slot: int = 0, scale: Any = None) -> None:
+    def __init__(self, *, seed: int, run: CellRun, slot: int = 0, scale: Any = None, access: Access = UNIFORM) -> None:
         if not 0 <= slot < 1 << SLOT_BITS:
             raise ValueError(f"slot must be in 0..{(1 << SLOT_BITS) - 1}, not {slot}")
         self.rng: Final = StreamRandom(stream_seed(seed, "request", slot))  #: the request's random numbers
+        #: `ctx.pick(n)` draws a key from 0 to n - 1 as the cell's access pattern has it: evenly, or some more often
+        self.pick: Final[Pick] = access.picker(self.rng)
         self.scale: Final = scale  #: the workload's sizes
         self._run = run
         self._slot = slot

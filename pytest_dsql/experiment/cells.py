@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
+from pytest_dsql.access import UNIFORM, Access
 from pytest_dsql.errors import UsageError
 from pytest_dsql.load.arrivals import SCHEDULED
 from pytest_dsql.load.measurement import Arrival, ConnectStats, Measurement
@@ -62,21 +63,38 @@ class Load:
     def __repr__(self) -> str:
         return f"<load on {self.target}, {self.workers} worker{'' if self.workers == 1 else 's'}>"
 
-    def closed(self, mix: Mix, *, connections: int, warmup: float | None = None, duration: float | None = None) -> Cell:
+    def closed(
+        self,
+        mix: Mix,
+        *,
+        connections: int,
+        warmup: float | None = None,
+        duration: float | None = None,
+        access: Access = UNIFORM,
+    ) -> Cell:
         """Closed loop: each of `connections` sends its next request when the last one answered.
 
-        `warmup` and `duration` are seconds; the plan's by default. Raises UsageError for a wrong argument,
-        ConnectionFailed or LoadFailed when the load could not be made.
+        `warmup` and `duration` are seconds; the plan's by default. `access` is how transactions draw their keys with
+        `ctx.pick`. Raises UsageError for a wrong argument, ConnectionFailed or LoadFailed when the load could not be
+        made.
         """
         warmup = self.plan.warmup_s if warmup is None else warmup
         duration = self.plan.window_s if duration is None else duration
-        return self._cell(Arrival("closed"), mix, connections, warmup, duration)
+        return self._cell(Arrival("closed"), mix, connections, warmup, duration, access)
 
-    def churn(self, mix: Mix, *, connections: int, warmup: float | None = None, duration: float | None = None) -> Cell:
+    def churn(
+        self,
+        mix: Mix,
+        *,
+        connections: int,
+        warmup: float | None = None,
+        duration: float | None = None,
+        access: Access = UNIFORM,
+    ) -> Cell:
         """Closed loop with a new connection for each request; connecting is part of the latency."""
         warmup = self.plan.connection_warmup_s if warmup is None else warmup
         duration = self.plan.connection_window_s if duration is None else duration
-        return self._cell(Arrival("churn"), mix, connections, warmup, duration)
+        return self._cell(Arrival("churn"), mix, connections, warmup, duration, access)
 
     def open(
         self,
@@ -87,6 +105,7 @@ class Load:
         arrival: Literal["poisson", "constant"] = "poisson",
         warmup: float | None = None,
         duration: float | None = None,
+        access: Access = UNIFORM,
     ) -> Cell:
         """Open loop: requests arrive at `rate` per second, whether or not the database keeps up.
 
@@ -99,7 +118,7 @@ class Load:
             raise UsageError(f"arrival must be one of {', '.join(sorted(SCHEDULED))}, not {arrival!r}")
         if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= _MOST_PER_CELL:
             raise UsageError(f"rate must be requests per second, up to {_MOST_PER_CELL:,}, not {rate!r}")
-        return self._cell(Arrival(arrival, float(rate)), mix, connections, warmup, duration)
+        return self._cell(Arrival(arrival, float(rate)), mix, connections, warmup, duration, access)
 
     def capacity(
         self,
@@ -115,6 +134,7 @@ class Load:
         arrival: Literal["poisson", "constant"] = "poisson",
         warmup: float | None = None,
         duration: float | None = None,
+        access: Access = UNIFORM,
     ) -> Capacity:
         """Search in open loop for the highest rate that meets `slo`: up from `start`, never above `most`.
 
@@ -143,6 +163,7 @@ class Load:
                 arrival=arrival,
                 warmup=warmup,
                 duration=duration,
+                access=access,
             )
             verdict = cell.verdict(slo)
             if any((cell.invariants or {}).values()):
@@ -200,7 +221,9 @@ class Load:
         self.record(connections)
         return connections
 
-    def _cell(self, arrival: Arrival, mix: Mix, connections: int, warmup: float, duration: float) -> Cell:
+    def _cell(
+        self, arrival: Arrival, mix: Mix, connections: int, warmup: float, duration: float, access: Access
+    ) -> Cell:
         from pytest_dsql.load.cell import Cell
         from pytest_dsql.load.fleet import CellInterrupted
 
@@ -210,7 +233,9 @@ class Load:
         _seconds("warmup", warmup, 0.0)
         _seconds("duration", duration, 0.1)
         identity = self._next_id()
-        sizes = _CellSizes(identity, arrival, mix, connections, min(self.workers, connections), warmup, duration)
+        sizes = _CellSizes(
+            identity, arrival, mix, connections, min(self.workers, connections), warmup, duration, access
+        )
 
         def cell_of(measurement: Measurement, invariants: dict[str, int] | None) -> Cell:
             cell = Cell(
@@ -258,6 +283,7 @@ class Load:
                 warmup_s=sizes.warmup_s,
                 window_s=window_s,
                 seed=stream_seed(self.seed, sizes.id, number),
+                access=sizes.access,
             )
             with self.progress(sizes.id) as show:
                 measurement = run_cell(plan, progress=show)
@@ -303,6 +329,7 @@ class _CellSizes:
     workers: int
     warmup_s: float
     window_s: float
+    access: Access
 
 
 def connections_for(rate: float, slo: Slo) -> int:

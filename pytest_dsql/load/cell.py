@@ -27,6 +27,7 @@ Extend: TypeAlias = "Callable[[int], tuple[Measurement, Mapping[str, int] | None
 _CONFLICTS: Final = ("40001", "40P01")
 _WORST_FIRST: Final = ("fail", "invalid", "inconclusive", "pass")
 _COMMITTED: Final = (Outcome.OK, Outcome.OK_RETRIED)
+_FAILED: Final = tuple(one for one in Outcome if OUTCOME_COUNTS[one.name.lower()] is Counts.FAILED)
 #: Value of `Outcome` -> value of `Counts`, for bytes.translate.
 _COUNTS: Final = bytes(
     OUTCOME_COUNTS[Outcome(value).name.lower()] if value in set(Outcome) else Counts.FAILED for value in range(256)
@@ -135,6 +136,13 @@ class Cell:
         """Share of the attempts that lost to another transaction."""
         attempts = self._attempts
         return sum(self.errors.get(state, 0) for state in _CONFLICTS) / attempts if attempts else 0.0
+
+    @property
+    def failure_rate(self) -> float:
+        """Share of the requests that failed technically, after their last attempt, or were never sent."""
+        arrivals = self.measurement.arrivals
+        failed = sum(one.count(*_FAILED) for one in self.measurement.samples.values())
+        return failed / arrivals if arrivals else 0.0
 
     @property
     def generator(self) -> GeneratorHealth:

@@ -273,6 +273,7 @@ class _Cell:
         connect.elapsed_ns = max((one.connect.elapsed_ns for one in self._done.values()), default=0)
         return Measurement(
             arrival=plan.arrival,
+            access=plan.access.describe(),
             connections=plan.connections,
             workers=len(self._shares),
             warmup_s=plan.warmup_s,

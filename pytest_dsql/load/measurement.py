@@ -125,6 +125,7 @@ class Measurement:
     rtt_ns: Distribution | None  #: `SELECT 1` on an idle connection before the cell
     committed: Mapping[str, int]  #: transaction -> committed, warm-up and drain included (for the invariants)
     ambiguous: Mapping[str, int]  #: likewise
+    access: str = "uniform"  #: how keys were drawn, in words
     look: int = 1  #: how many planned windows the cell has had: 1, 2 or 4 make looks 1, 2, 3
     interrupted: str | None = None  #: why the cell ended early (a worker died, SIGINT), None when it did not
 

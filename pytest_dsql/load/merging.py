@@ -23,6 +23,7 @@ def merge_measurements(first: Measurement, second: Measurement) -> Measurement:
     shift_ns = round(first.duration_s * 1e9)
     return Measurement(
         arrival=first.arrival,
+        access=first.access,
         connections=first.connections,
         workers=max(first.workers, second.workers),
         warmup_s=first.warmup_s + second.warmup_s,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
+from pytest_dsql.access import UNIFORM, Access
 from pytest_dsql.load.arrivals import SCHEDULED
 from pytest_dsql.load.measurement import Arrival
 from pytest_dsql.transaction import CellRun, Mix
@@ -37,6 +38,7 @@ class CellPlan:
     warmup_s: float
     window_s: float
     seed: int
+    access: Access = UNIFORM
     drain_s: float = DRAIN_S
     connection_lifetime_s: float = CONNECTION_LIFETIME_S
 

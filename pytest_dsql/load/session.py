@@ -59,7 +59,7 @@ class Session(Attempts):
 
     def __init__(self, driver: Driver, slot: int) -> None:
         plan = driver.plan
-        context = Context(seed=plan.seed, run=plan.run, slot=slot, scale=plan.scale)
+        context = Context(seed=plan.seed, run=plan.run, slot=slot, scale=plan.scale, access=plan.access)
         super().__init__(driver.loop, driver.converter, context, preparing=not driver.churn)
         self._driver = driver
         self._several = len(plan.mix.transactions) > 1

@@ -43,7 +43,8 @@ def cell_table(cell: Cell, verdict: Verdict | None) -> str:
         *_field(
             "",
             f"on {cell.target}: {arrival}, {_count(cell.connections, 'connection')}, "
-            f"{_count(measured.workers, 'worker')}, {measured.duration_s:.1f} s, look {cell.look}",
+            f"{_count(measured.workers, 'worker')}, {measured.duration_s:.1f} s, look {cell.look}"
+            + ("" if measured.access == "uniform" else f", access by {measured.access}"),
         ),
         "",
         _ROW.format("transaction", "metric", "limit", "measured", "requests", "over", "verdict"),
@@ -52,7 +53,8 @@ def cell_table(cell: Cell, verdict: Verdict | None) -> str:
         *_field(
             "throughput",
             f"{cell.tps:,.1f} transactions/s, {cell.attempt_tps:,.1f} attempts/s, "
-            f"{percent(cell.conflict_rate)} of the attempts lost a conflict",
+            f"{percent(cell.conflict_rate)} of the attempts lost a conflict, "
+            f"{percent(cell.failure_rate)} of the requests failed in the end",
         ),
         *_field("outcomes", _counts(cell.outcomes, "no request")),
         *_field("errors", _counts(cell.errors, "none")),

@@ -70,6 +70,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].arrival": _OBJECT,
     "cells[].arrival.kind": Key((str,), choices=("closed", "churn", "poisson", "constant", "burst", "sequential")),
     "cells[].arrival.rate": _NUMBER_OR_NULL,
+    "cells[].access": _TEXT,
     "cells[].connections": _COUNT,
     "cells[].workers": _COUNT,
     "cells[].warmup_s": _NUMBER,

@@ -73,14 +73,14 @@ INSERT_REFUND: Final = f"""
 @transaction(kind="read")
 def product_read(ctx: Context) -> Steps:
     """Read a product with its stock."""
-    yield PRODUCT_WITH_STOCK, (ctx.rng.randrange(ctx.scale.products),)
+    yield PRODUCT_WITH_STOCK, (ctx.pick(ctx.scale.products),)
     return None
 
 
 @transaction(kind="read")
 def order_history(ctx: Context) -> Steps:
     """Read a customer's 20 newest orders with their lines and units."""
-    yield NEWEST_ORDERS, (ctx.rng.randrange(ctx.scale.customers),)
+    yield NEWEST_ORDERS, (ctx.pick(ctx.scale.customers),)
     return None
 
 
@@ -133,9 +133,10 @@ def order_cancel(ctx: Context) -> Steps:
 def draw_cart(ctx: Context) -> tuple[int, list[tuple[int, int]]]:
     """Draw a customer, and different products with their units, in the order of the products."""
     draw = ctx.rng.randrange
-    customer = draw(ctx.scale.customers)
+    pick = ctx.pick
+    customer = pick(ctx.scale.customers)
     count = 1 + draw(MAX_LINES)
     cart: dict[int, int] = {}
     while len(cart) < count:
-        cart[draw(ctx.scale.products)] = 1 + draw(MAX_UNITS)
+        cart[pick(ctx.scale.products)] = 1 + draw(MAX_UNITS)
     return customer, sorted(cart.items())
