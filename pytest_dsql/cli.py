@@ -79,7 +79,8 @@ def _parsers() -> tuple[_Parser, argparse.ArgumentParser]:
     commands = parser.add_subparsers(dest="name", metavar="COMMAND", parser_class=_Parser)
     local = commands.add_parser(
         "local",
-        usage="pytest-dsql local [--port N] [--data DIR] [--set NAME=VALUE ...] [-- COMMAND ...]",
+        usage="pytest-dsql local [--port N] [--data DIR] [--latency PROFILE] [--faults FILE] [--set NAME=VALUE ...] "
+        "[-- COMMAND ...]",
         description=_DESCRIPTION,
         epilog=f"settings (NAME, and what it is without --set):\n{settings_help()}",
         help="start the embedded engine, for a command or until interrupted",
@@ -90,6 +91,10 @@ def _parsers() -> tuple[_Parser, argparse.ArgumentParser]:
     local.add_argument(
         "--data", type=Path, metavar="DIR", help="keep the data in DIR (default: it goes with the engine)"
     )
+    local.add_argument(
+        "--latency", default="none", metavar="PROFILE", help="a latency profile, by name or TOML file (default: none)"
+    )
+    local.add_argument("--faults", type=Path, metavar="FILE", help="faults to inject: a TOML file")
     local.add_argument(
         "--set",
         action="append",
@@ -125,7 +130,13 @@ def _engine_options(chosen: argparse.Namespace) -> EngineOptions:
             raise UsageError(f"--set {setting}: write NAME=VALUE; known names: {', '.join(SETTINGS)}")
         settings[name] = value
     data = chosen.data.absolute() if chosen.data is not None else None
-    return EngineOptions(port=chosen.port, data=data).with_settings(settings)
+    latency = chosen.latency
+    return EngineOptions(
+        port=chosen.port,
+        data=data,
+        latency=str(Path(latency).absolute()) if latency.endswith(".toml") else latency,
+        faults=chosen.faults.absolute() if chosen.faults is not None else None,
+    ).with_settings(settings)
 
 
 def _local(options: EngineOptions, command: list[str] | None) -> int:
@@ -159,9 +170,10 @@ def _token(engine: Engine) -> str:
 
 
 def _say_how(engine: Engine, environment_file: Path) -> None:
+    hosts = "\n                    ".join(endpoint.host for endpoint in engine.cluster.endpoints)
     text = f"""\
 The engine runs: {engine.postgresql}
-  host              {engine.cluster.host} at 127.0.0.1, or localhost
+  host              {hosts} at 127.0.0.1, or localhost
   port              {engine.port}
   root certificate  {engine.ca_file}
 In another terminal:

@@ -61,6 +61,8 @@ OPTIONS: Final = (
     Option(
         "set", "NAME=VALUE", "a setting of the embedded engine; `pytest-dsql local --help` lists them", repeatable=True
     ),
+    Option("latency", "PROFILE", "a latency profile of the embedded engine, by name or TOML file (default: none)"),
+    Option("faults", "FILE", "faults that the embedded engine injects: a TOML file"),
 )
 
 
@@ -82,6 +84,8 @@ class Settings:
     results: str = ".dsql"
     inconclusive: str = "fail"
     set: Mapping[str, str] = field(default_factory=dict)
+    latency: str | None = None  #: of the embedded engine; None: its own speed
+    faults: str | None = None  #: a file, for the embedded engine
     engine: str | None = None  #: control socket of an engine that is running already
 
     @classmethod
@@ -136,19 +140,25 @@ class Settings:
         if attached and "target" in where and self.target != "attach":
             raise UsageError(f"{attached} attaches to an endpoint, but {where['target']} says {self.target!r}")
         if attached:
-            if "set" in where:
-                raise UsageError(f"{where['set']} is a setting of the embedded engine; it means nothing on attach")
+            for name in _OF_THE_ENGINE:
+                if name in where:
+                    raise UsageError(f"{where[name]} is a setting of the embedded engine; it means nothing on attach")
             if self.dsn:
                 _refuse_flags(where, "region", "user", "profile", because="a DSN says by itself who connects where")
             return replace(self, target="attach", engine=None)
         if self.target == "attach":
             raise UsageError("target 'attach' needs --dsql-endpoint HOST_OR_CLUSTER_ID or --dsql-dsn DSN")
         _refuse_flags(where, "region", "user", "profile", because="the local engine has its own")
-        if self.engine and "set" in where:
-            raise UsageError(
-                f"{where['set']} comes too late for an engine that runs: pytest-dsql local --set NAME=VALUE -- ..."
-            )
+        for name, form in _OF_THE_ENGINE.items():
+            if self.engine and name in where:
+                raise UsageError(
+                    f"{where[name]} comes too late for an engine that runs: pytest-dsql local --{name} {form} -- ..."
+                )
         return self
+
+
+#: What is said when the embedded engine starts.
+_OF_THE_ENGINE: Final[Mapping[str, str]] = {"set": "NAME=VALUE", "latency": "PROFILE", "faults": "FILE"}
 
 
 def _refuse_flags(where: Mapping[str, str], *names: str, because: str) -> None:

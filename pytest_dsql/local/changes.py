@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from pytest_dsql.local.cluster import Cluster
 from pytest_dsql.local.limits import Limits
+from pytest_dsql.local.trouble_commands import reset_trouble
 
 #: Called in the engine's loop; whoever asked for the change goes on when all of them have ended.
 Told: TypeAlias = Callable[[Cluster], Awaitable[None]]
@@ -15,7 +16,7 @@ Told: TypeAlias = Callable[[Cluster], Awaitable[None]]
 LIMITS_CHANGED: Final[tuple[Told, ...]] = ()
 
 #: The cluster goes back to what the engine was started with: a test begins.
-RESET: Final[tuple[Told, ...]] = ()
+RESET: Final[tuple[Told, ...]] = (reset_trouble,)
 
 
 async def change_limits(cluster: Cluster, limits: Limits) -> None:

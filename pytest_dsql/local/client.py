@@ -30,12 +30,22 @@ _POLL_S: Final = 0.005
 
 
 @dataclass(frozen=True)
+class LocalEndpoint:
+    """One host name of a cluster: the only one, or that of one of its Regions."""
+
+    id: str
+    region: str
+    host: str
+
+
+@dataclass(frozen=True)
 class LocalCluster:
     """One of the engine's clusters."""
 
     id: str
     region: str
     host: str
+    endpoints: tuple[LocalEndpoint, ...] = ()  #: all of them, the one above first
 
 
 @dataclass(frozen=True)
@@ -256,8 +266,9 @@ class Engine:
         self.close()
 
 
-def _cluster(values: Mapping[str, str]) -> LocalCluster:
-    return LocalCluster(id=values["id"], region=values["region"], host=values["host"])
+def _cluster(values: Mapping[str, Any]) -> LocalCluster:
+    endpoints = tuple(LocalEndpoint(**endpoint) for endpoint in values["endpoints"])
+    return LocalCluster(id=values["id"], region=values["region"], host=values["host"], endpoints=endpoints)
 
 
 def _check_port(port: int) -> None:

@@ -6,10 +6,16 @@ import secrets
 import string
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Final
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
 
 from pytest_dsql.local.clock import EngineClock
 from pytest_dsql.local.limits import DEFAULT, Limits
+
+if TYPE_CHECKING:
+    from pytest_dsql.local.faults.injector import Faults
+    from pytest_dsql.local.latency.control import Latency
+    from pytest_dsql.local.trouble import Trouble
 
 #: A cluster id is 26 characters of [a-z0-9] (botocore's model of the `dsql` service, shape ClusterId).
 CLUSTER_ID_LENGTH: Final = 26
@@ -31,9 +37,22 @@ class Principal:
     session_token: str | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True)
+class RegionalEndpoint:
+    """One of the host names of a cluster. In DSQL each Region of a multi-Region cluster has an id of its own."""
+
+    id: str
+    region: str
+
+    @property
+    def host(self) -> str:
+        """The host name, as DSQL forms it."""
+        return f"{self.id}.dsql.{self.region}.on.aws"
+
+
 @dataclass
 class Cluster:
-    """One cluster of the engine: one PostgreSQL instance behind one host name."""
+    """One cluster of the engine: one PostgreSQL instance behind one host name, or one in each of its Regions."""
 
     id: str  #: 26 characters of [a-z0-9]
     region: str
@@ -42,14 +61,36 @@ class Cluster:
     rules: date  #: the dialect's rules of this day hold
     limits: Limits = DEFAULT  #: replaced as a whole when one is changed; ask anew each time
     clock: EngineClock = field(default_factory=EngineClock)
+    peers: tuple[str, ...] = ()  #: the further Regions of a multi-Region cluster
+    trouble: Trouble | None = None  #: what the engine was started with
 
     def __post_init__(self) -> None:
+        # Clients of the engine import this module for its constants; what follows is the engine's alone.
+        from pytest_dsql.local.faults.injector import Faults
+        from pytest_dsql.local.latency.control import Latency
+        from pytest_dsql.local.trouble import NO_TROUBLE
+
+        trouble = self.trouble or NO_TROUBLE
         self.initial_limits = self.limits  #: the limits that the engine was started with
+        self.latency: Latency = Latency(trouble.seed, trouble.latency)
+        self.faults: Faults = Faults(self.clock, trouble.seed, trouble.faults)
+        #: One in each Region, the first one first.
+        self.endpoints = (
+            RegionalEndpoint(self.id, self.region),
+            *(RegionalEndpoint(_peer_id(self.id, region), region) for region in self.peers),
+        )
 
     @property
     def host(self) -> str:
-        """The cluster's host name, as DSQL forms it."""
-        return f"{self.id}.dsql.{self.region}.on.aws"
+        """The cluster's host name in its first Region."""
+        return self.endpoints[0].host
+
+
+def _peer_id(cluster_id: str, region: str) -> str:
+    """The id in a further Region: the same for the same cluster, so that it outlives the engine with the data."""
+    digest = int.from_bytes(sha256(f"{cluster_id}/{region}".encode()).digest(), "big")
+    base = len(_ALPHABET)
+    return "".join(_ALPHABET[digest // base**place % base] for place in range(CLUSTER_ID_LENGTH))
 
 
 def new_cluster_id() -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from pytest_dsql.errors import UsageError
 from pytest_dsql.local import changes
 from pytest_dsql.local.cluster import Cluster
+from pytest_dsql.local.trouble_commands import TROUBLE_COMMANDS
 
 Message: TypeAlias = Mapping[str, Any]
 ClusterCommand: TypeAlias = Callable[[Cluster, Message], Awaitable[Message]]
@@ -53,4 +54,5 @@ COMMANDS: Final[Mapping[str, ClusterCommand]] = {
     "clock": _clock,
     "move_clock": _move_clock,
     "reset": _reset,
+    **TROUBLE_COMMANDS,
 }

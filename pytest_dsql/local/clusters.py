@@ -21,6 +21,7 @@ from pytest_dsql.local.limits import DEFAULT, Limits
 from pytest_dsql.local.persistent import DataDirectory, Identity
 from pytest_dsql.local.postgres import Postgres
 from pytest_dsql.local.template import catalog_sql, copy_tree, ensure_template, template_key
+from pytest_dsql.local.trouble import NO_TROUBLE, Trouble
 
 #: DSQL allows 10,000; a laptop is bounded by memory and processes. Enough for a burst of 1,000 beside what is open.
 MAX_CONNECTIONS: Final = 1_500
@@ -90,6 +91,8 @@ class Clusters:
         ended: Callable[[str], None],
         limits: Limits = DEFAULT,
         durable: bool | None = None,
+        peers: tuple[str, ...] = (),
+        trouble: Trouble = NO_TROUBLE,
     ) -> None:
         self._directory = directory
         self._installation = installation
@@ -99,10 +102,13 @@ class Clusters:
         self._ended = ended
         self._limits = limits
         self._durable = durable
+        self._peers = peers
+        self._trouble = trouble
         self._principal = throw_away_principal()
         self._lock = threading.Lock()
         self._count = 0
-        self._instances: dict[str, _Instance] = {}
+        self._instances: dict[str, _Instance] = {}  #: by the cluster's id
+        self._by_host: dict[str, Cluster] = {}
         self._default: Cluster | None = None
         self._store: DataDirectory | None = None
 
@@ -118,15 +124,14 @@ class Clusters:
 
     def by_host(self, sni: str) -> Cluster | None:
         """The cluster of this host name, None when there is none."""
-        instance = self._instances.get(sni.lower())
-        return instance.cluster if instance is not None else None
+        return self._by_host.get(sni.lower())
 
     def by_id(self, cluster_id: str) -> Cluster:
         """The cluster with this id. Raises EngineError when there is none."""
-        for cluster in self.all():
-            if cluster.id == cluster_id:
-                return cluster
-        raise EngineError(f"this engine has no cluster {cluster_id}")
+        instance = self._instances.get(cluster_id)
+        if instance is None:
+            raise EngineError(f"this engine has no cluster {cluster_id}")
+        return instance.cluster
 
     def all(self) -> list[Cluster]:
         """The clusters there are, the default one first."""
@@ -186,6 +191,8 @@ class Clusters:
             principals=(self._principal,),
             rules=self._rules,
             limits=self._limits,
+            peers=self._peers,
+            trouble=self._trouble,
         )
         instance = _Instance(cluster, postgres, directory)
         try:
@@ -194,7 +201,8 @@ class Clusters:
             postgres.stop()
             raise
         with self._lock:
-            self._instances[cluster.host] = instance
+            self._instances[cluster.id] = instance
+            self._by_host |= {endpoint.host: cluster for endpoint in cluster.endpoints}
         threading.Thread(target=self._watch, args=(instance,), name=f"watch {cluster_id}", daemon=True).start()
         return cluster
 
@@ -209,12 +217,12 @@ class Clusters:
     def remove(self, cluster_id: str) -> None:
         """Stop a cluster and remove its data. Raises EngineError when there is none, or when it is the default one."""
         with self._lock:
-            host = next((host for host, known in self._instances.items() if known.cluster.id == cluster_id), None)
-            if host is None:
-                raise EngineError(f"this engine has no cluster {cluster_id}")
+            cluster = self.by_id(cluster_id)
             if self._default is not None and self._default.id == cluster_id:
                 raise EngineError(f"{cluster_id} is the engine's default cluster; it goes with the engine")
-            instance = self._instances.pop(host)
+            instance = self._instances.pop(cluster_id)
+            for endpoint in cluster.endpoints:
+                del self._by_host[endpoint.host]
         self._stop(instance)
         shutil.rmtree(instance.directory, ignore_errors=True)
 
@@ -223,6 +231,7 @@ class Clusters:
         with self._lock:
             instances = list(self._instances.values())
             self._instances.clear()
+            self._by_host.clear()
         threads = [threading.Thread(target=self._stop, args=(instance,)) for instance in instances]
         for thread in threads:
             thread.start()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
-from pytest_dsql.local.client import Engine, LocalCluster
+from pytest_dsql.local.client import Engine, LocalCluster, LocalEndpoint
 from pytest_dsql.local.limits import Limits
+from pytest_dsql.local.trouble_controls import FaultControl, LatencyControl
 
 
 @final
@@ -17,6 +18,8 @@ class LocalControls:
         self.cluster: Final = cluster  #: id, region and host of this process's cluster
         self.limits: Final = LimitControl(engine, cluster)
         self.clock: Final = ClockControl(engine, cluster)
+        self.latency: Final = LatencyControl(engine, cluster)
+        self.faults: Final = FaultControl(engine, cluster)
 
     def __repr__(self) -> str:
         return f"<controls of {self.host}:{self.port}>"
@@ -27,9 +30,19 @@ class LocalControls:
         return self.cluster.host
 
     @property
+    def endpoints(self) -> tuple[LocalEndpoint, ...]:
+        """The cluster's host names: one, or one for each of its Regions (`--dsql-set regions=...`)."""
+        return self.cluster.endpoints
+
+    @property
     def port(self) -> int:
         """Where the engine listens."""
         return self.engine.port
+
+    def injections(self) -> int:
+        """How many answers were held back and how many faults injected since the engine started; never falls."""
+        answer = self.engine.ask_cluster("injected", self.cluster)
+        return int(answer["latency"]) + int(answer["faults"])
 
     def reset(self) -> None:
         """Have the cluster behave as it did when the engine started. Open connections stay open."""

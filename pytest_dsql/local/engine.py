@@ -150,6 +150,8 @@ class EngineProcess:
             ended=self._cluster_ended,
             limits=self._options.limits,
             durable=self._options.durable,
+            peers=self._options.peers,
+            trouble=self._options.trouble(),
         )
         return clusters, installation.describe()
 
@@ -296,8 +298,9 @@ async def _settle(cluster: Cluster) -> None:
             await told(cluster)
 
 
-def _cluster(cluster: Cluster) -> dict[str, str]:
-    return {"id": cluster.id, "region": cluster.region, "host": cluster.host, "rules": cluster.rules.isoformat()}
+def _cluster(cluster: Cluster) -> dict[str, Any]:
+    endpoints = [{"id": one.id, "region": one.region, "host": one.host} for one in cluster.endpoints]
+    return {**endpoints[0], "rules": cluster.rules.isoformat(), "endpoints": endpoints}
 
 
 def _report(starter: socket.socket, error: str) -> None:

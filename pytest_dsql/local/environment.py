@@ -44,6 +44,7 @@ def client_variables(engine: Engine, token: str) -> dict[str, str]:
         "PGSSLMODE": "verify-full",
         "PGSSLROOTCERT": str(engine.ca_file),
         "DSQL_ENDPOINT": cluster.host,
+        **({"DSQL_ENDPOINTS": ",".join(one.host for one in cluster.endpoints)} if len(cluster.endpoints) > 1 else {}),
         "AWS_REGION": cluster.region,
         "AWS_DEFAULT_REGION": cluster.region,
         "AWS_ACCESS_KEY_ID": engine.credentials.access_key_id,

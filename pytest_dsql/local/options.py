@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from pytest_dsql.errors import UsageError
 from pytest_dsql.local import limits
 from pytest_dsql.local.account import Kind
 from pytest_dsql.local.limits import DEFAULT, Limits
+
+if TYPE_CHECKING:
+    from pytest_dsql.local.trouble import Trouble
 
 #: Where an engine pretends to be unless told otherwise.
 DEFAULT_REGION: Final = "us-east-1"
@@ -35,12 +38,26 @@ class EngineOptions:
     durable: bool | None = None  #: whether a commit is on disk before it is answered; None: where `data` is kept
     asleep: bool = False  #: clusters begin INACTIVE, and wake when somebody connects
     limits: Limits = DEFAULT  #: of every cluster
+    peers: tuple[str, ...] = ()  #: further Regions in which each cluster has an endpoint, as a multi-Region cluster has
+    latency: str = "none"  #: a latency profile's name, or its file (an absolute path)
+    faults: Path | None = None  #: a file of faults
+    seed: int = 1  #: of everything random about latency and faults
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
             raise UsageError(f"port {self.port} is not between 1 and 65535")
-        if self.region is not None and not _REGION.fullmatch(self.region):
-            raise UsageError(f"region {self.region!r} is not the name of a region, like us-east-1")
+        for region in (*([self.region] if self.region is not None else ()), *self.peers):
+            if not _REGION.fullmatch(region):
+                raise UsageError(f"region {region!r} is not the name of a region, like us-east-1")
+        if len({self.region or DEFAULT_REGION, *self.peers}) <= len(self.peers):
+            raise UsageError("the Regions of a cluster must differ from each other")
+        self.trouble()
+
+    def trouble(self) -> Trouble:
+        """Read what the latency profile and the file of faults say. Raises UsageError."""
+        from pytest_dsql.local.trouble import read_trouble
+
+        return read_trouble(self.seed, self.latency, self.faults)
 
     def with_settings(self, settings: Mapping[str, str]) -> EngineOptions:
         """These options, changed by `NAME=VALUE` settings. Raises UsageError for unknown names and bad values."""
@@ -63,6 +80,10 @@ class EngineOptions:
             "durable": self.durable,
             "asleep": self.asleep,
             "limits": asdict(self.limits),
+            "peers": list(self.peers),
+            "latency": self.latency,
+            "faults": str(self.faults) if self.faults is not None else None,
+            "seed": self.seed,
         }
 
     @classmethod
@@ -77,6 +98,10 @@ class EngineOptions:
             durable=values["durable"],
             asleep=values["asleep"],
             limits=Limits(**values["limits"]),
+            peers=tuple(values["peers"]),
+            latency=values["latency"],
+            faults=Path(values["faults"]) if values["faults"] is not None else None,
+            seed=values["seed"],
         )
 
 
@@ -115,6 +140,19 @@ def _with_limit(options: EngineOptions, name: str, value: str) -> EngineOptions:
     return replace(options, limits=options.limits.changed({name: value}))
 
 
+def _with_regions(options: EngineOptions, value: str) -> EngineOptions:
+    first, *peers = re.split(r"[+,]", value)
+    if not peers:
+        raise UsageError(f"regions={value}: name two at least, like regions=us-east-1+us-east-2")
+    return replace(options, region=first, peers=tuple(peers))
+
+
+def _with_seed(options: EngineOptions, value: str) -> EngineOptions:
+    if not re.fullmatch(r"[0-9]{1,18}", value):
+        raise UsageError(f"seed={value}: a whole number, 0 or more")
+    return replace(options, seed=int(value))
+
+
 #: The names that `with_settings` knows. A new kind of setting is a line here and a field of EngineOptions.
 SETTINGS: Final[Mapping[str, Setting]] = {
     "region": Setting(
@@ -131,6 +169,10 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         "on or off: clusters begin INACTIVE, and wake when somebody connects (off)",
         lambda options, value: replace(options, asleep=_switch("asleep", value)),
     ),
+    "regions": Setting(
+        "two Regions or more, like us-east-1+us-east-2: an endpoint in each, one data set behind them", _with_regions
+    ),
+    "seed": Setting("a whole number: of everything random about latency and faults (1)", _with_seed),
     **{name: _limit(name) for name in limits.NAMES},
 }
 

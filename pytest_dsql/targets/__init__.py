@@ -37,10 +37,9 @@ def preflight(settings: Settings, *, results: bool) -> None:
 
         attach(settings).close()
     elif settings.engine is None:
-        from pytest_dsql.local.options import EngineOptions
-        from pytest_dsql.targets.local import check_installed
+        from pytest_dsql.targets.local import check_installed, engine_options
 
-        EngineOptions().with_settings(settings.set)
+        engine_options(settings)
         check_installed()
 
 

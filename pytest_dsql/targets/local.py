@@ -11,6 +11,7 @@ from pytest_dsql.errors import MissingExtra
 from pytest_dsql.targets.target import Target
 
 if TYPE_CHECKING:
+    from pytest_dsql.local.options import EngineOptions
     from pytest_dsql.settings import Settings
 
 #: What the extra `local` installs besides PostgreSQL, which may also be the system's.
@@ -27,6 +28,18 @@ def check_installed() -> None:
     find_installation()
 
 
+def engine_options(settings: Settings) -> EngineOptions:
+    """How this run's engine is to be. Raises UsageError."""
+    from pytest_dsql.local.options import EngineOptions
+
+    latency = settings.latency or "none"
+    return EngineOptions(
+        latency=str(Path(latency).absolute()) if latency.endswith(".toml") else latency,
+        faults=Path(settings.faults).absolute() if settings.faults else None,
+        seed=settings.seed,
+    ).with_settings(settings.set)
+
+
 def open_local(settings: Settings, *, run_id: str) -> Target:
     """Start the engine of this run, or attach to the one that is there already."""
     check_installed()
@@ -34,13 +47,11 @@ def open_local(settings: Settings, *, run_id: str) -> Target:
     from pytest_dsql.connect.token import TokenSource
     from pytest_dsql.local.client import Engine
     from pytest_dsql.local.controls import LocalControls
-    from pytest_dsql.local.options import EngineOptions
 
     if settings.engine is not None:
         engine = Engine.attach(Path(settings.engine))
     else:
-        options = EngineOptions().with_settings(settings.set)
-        engine = Engine.start_or_attach(f"run {run_id}", options)
+        engine = Engine.start_or_attach(f"run {run_id}", engine_options(settings))
     try:
         # Every worker of pytest-xdist gets a cluster of its own; the others share nothing but the engine.
         cluster = engine.new_cluster() if os.environ.get("PYTEST_XDIST_WORKER") else engine.cluster

@@ -38,10 +38,12 @@ def test_markers_are_declared(pytester: pytest.Pytester) -> None:
         (["--dsql-plan", "fast"], "ERROR: --dsql-plan: 'fast' is not one of quick, full"),
         (["--dsql-set", "speed=9"], "ERROR: --dsql-set: unknown setting 'speed'; known: region, rules, *"),
         (["--dsql-target", "attach"], "ERROR: target 'attach' needs --dsql-endpoint *"),
+        (["--dsql-latency", "mars"], "ERROR: no latency profile 'mars': *"),
+        (["--dsql-faults", "gone.toml"], "ERROR: */gone.toml: No such file or directory"),
     ],
 )
 def test_a_wrong_option_is_a_usage_error(pytester: pytest.Pytester, arguments: list[str], line: str) -> None:
-    pytester.makepyfile("def test_it(): assert False, 'must not run'")
+    pytester.makepyfile("def test_it(dsql_target): assert False, 'must not run'")
     result = pytester.runpytest_subprocess(*arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([line])

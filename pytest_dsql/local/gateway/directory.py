@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from pytest_dsql.local.cluster import Cluster
@@ -12,6 +13,10 @@ class ClusterDirectory(Protocol):
 
     def by_host(self, sni: str) -> Cluster | None:
         """Give the cluster whose host name this is."""
+        ...
+
+    def all(self) -> Sequence[Cluster]:
+        """Give all clusters."""
         ...
 
     def default(self) -> Cluster:

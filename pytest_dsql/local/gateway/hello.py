@@ -15,6 +15,9 @@ from typing import Final, final
 from pytest_dsql.local.gateway import frames, startup
 
 _TLS_HANDSHAKE: Final = 0x16
+#: Where the client's random ends: behind the headers of record (5) and handshake (4), version (2) and random (32).
+_RANDOM_END: Final = 43
+_LONGEST_HELLO: Final = 16_384
 
 #: DSQL serves TLS only; its text for a client that doesn't ask for it is not on record.
 _CLEAR_TEXT: Final = frames.error("FATAL", "08006", "unable to accept connection, tls is required")
@@ -61,6 +64,38 @@ class _Socket:
                 return None
             read += part
         return read
+
+
+async def server_name(raw: socket.socket) -> str | None:
+    """The server name in a client's ClientHello, which stays unread; None when it gives none, or can't be read yet.
+
+    Raises OSError when the connection breaks.
+    """
+    client = _Socket(raw, asyncio.get_running_loop())
+    if await client.peek() is None:
+        return None
+    return _sni(raw.recv(_LONGEST_HELLO, socket.MSG_PEEK))
+
+
+def _sni(hello: bytes) -> str | None:
+    """Read the server name from a ClientHello (RFC 8446, section 4.1.2; RFC 6066, section 3)."""
+    place = _RANDOM_END
+    try:
+        place += 1 + hello[place]  # session id
+        place += 2 + int.from_bytes(hello[place : place + 2], "big")  # cipher suites
+        place += 1 + hello[place]  # compression methods
+        end = place + 2 + int.from_bytes(hello[place : place + 2], "big")
+        place += 2
+        while place + 4 <= min(end, len(hello)):
+            kind, length = (int.from_bytes(hello[at : at + 2], "big") for at in (place, place + 2))
+            if kind == 0:
+                # The list's length, the type of its only entry, the name's length.
+                size = int.from_bytes(hello[place + 7 : place + 9], "big")
+                return hello[place + 9 : place + 9 + size].decode("ascii").lower()
+            place += 4 + length
+    except (IndexError, UnicodeDecodeError):
+        pass  # the handshake will say what is wrong with it
+    return None
 
 
 def _wake(readable: asyncio.Future[None]) -> None:

@@ -61,6 +61,14 @@ class Disconnect:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Silence:
+    """The client gets nothing any more, not even an end: before the statement takes effect, or after it."""
+
+    after: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Stall:
     """The statement waits so long before it goes to PostgreSQL."""
 
@@ -75,7 +83,7 @@ class FailAfter:
     refusal: Refusal
 
 
-Action: TypeAlias = Fail | FailAfter | Disconnect | Stall
+Action: TypeAlias = Fail | FailAfter | Disconnect | Silence | Stall
 
 
 class Hook(Protocol):

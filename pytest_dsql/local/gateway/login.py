@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from ssl import SSLObject
@@ -20,6 +22,7 @@ from pytest_dsql.local.gateway.session import Session
 from pytest_dsql.local.gateway.startup import Startup, StartupRefused
 from pytest_dsql.local.gateway.statements import Statements
 from pytest_dsql.local.gateway.tls import ServerName, ServerNames
+from pytest_dsql.local.latency.control import ConnectDelays
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -30,6 +33,8 @@ _MAX_PASSWORD: Final = 65_535
 _OPENING_AT_ONCE: Final = 64
 
 _REQUEST_PASSWORD: Final = frames.authentication_request(frames.AUTHENTICATION_CLEARTEXT_PASSWORD)
+
+_AUTHENTICATED: Final = frames.authentication_request(frames.AUTHENTICATION_OK)
 
 # All of DSQL's refusals begin alike and tell the reason in the hint ("Troubleshooting" in the AWS user guide).
 _DENIED: Final = "unable to accept connection, access denied"
@@ -65,31 +70,41 @@ class Reception:
         self.opening = asyncio.Semaphore(_OPENING_AT_ONCE)
         self.logins: set[Login] = set()  #: that are under way
 
-    def verify(self, name: ServerName, user: str, password: bytes) -> tuple[Cluster, Principal]:
-        """Give the cluster that the client reaches and the principal that it is; raises TokenRefused."""
+    def verify(self, name: ServerName, user: str, password: bytes) -> tuple[Cluster, int, Principal]:
+        """Give the cluster that the client reaches, in which of its Regions, and the principal that it is.
+
+        Raises TokenRefused.
+        """
         presented = token.read(password)
         cluster = self.directory.by_host(name.host or "")
         if cluster is None:
             # `localhost` says nothing about the cluster; the host that the token was signed for may.
             cluster = self.directory.by_host(presented.host_name) or self.directory.default()
+        region = _region_of(cluster, name.host or "", presented)
+        endpoint = cluster.endpoints[region]
         principal = token.verify(
             presented,
             user=user,
-            hosts=(cluster.host, LOCALHOST),
-            region=cluster.region,
+            hosts=(endpoint.host, LOCALHOST),
+            region=endpoint.region,
             principals=cluster.principals,
             now=cluster.clock.now(),
             at=cluster.clock.at,
         )
-        return cluster, principal
+        return cluster, region, principal
 
 
 @final
 class Login(asyncio.Protocol):
     """The client's side of a connection until its session begins."""
 
-    def __init__(self, reception: Reception, timeout_s: float, *, direct: bool) -> None:
+    def __init__(
+        self, reception: Reception, timeout_s: float, *, direct: bool, delays: ConnectDelays | None = None
+    ) -> None:
         self._reception = reception
+        self._delays = delays
+        self._authenticated = False  #: the client has been told that it is
+        self._asked_at = 0.0  #: when the startup packet came
         self._direct = direct
         self._buffer = bytearray()
         self._startup: Startup | None = None
@@ -143,6 +158,7 @@ class Login(asyncio.Protocol):
         if self._name.host is None:
             raise _Refused(_UNKNOWN_HOST)
         self._startup = startup.read(packet)
+        self._asked_at = time.monotonic()
         self._transport.write(self._startup.negotiation + _REQUEST_PASSWORD)
 
     def _read_password(self, wanted: Startup) -> None:
@@ -156,7 +172,7 @@ class Login(asyncio.Protocol):
         password = bytes(self._buffer[frames.HEADER_SIZE : length])
         del self._buffer[: 1 + length]
         try:
-            cluster, principal = self._reception.verify(self._name, wanted.user, password)
+            cluster, _region, principal = self._reception.verify(self._name, wanted.user, password)
         except token.TokenRefused as refused:
             raise _Refused(_denied(refused.hint)) from None
         wanted.check()
@@ -168,6 +184,9 @@ class Login(asyncio.Protocol):
 
     async def _begin(self, cluster: Cluster, principal: Principal, wanted: Startup) -> None:
         # Here is decided which roles a principal may be: every one that can log in, and that PostgreSQL knows.
+        if not await self._meets_no_fault(cluster):
+            return
+        began = await self._authenticate()
         try:
             async with self._reception.opening:
                 opened = await open_backend(cluster.socket_path, wanted)
@@ -177,7 +196,41 @@ class Login(asyncio.Protocol):
             _LOG.exception("no connection to the PostgreSQL of cluster %s", cluster.id)
             self._refuse(_NO_POSTGRES)
         else:
+            try:
+                await self._take_startup(began)
+            except asyncio.CancelledError:
+                opened.transport.abort()
+                raise
             self._start_session(cluster, opened)
+
+    async def _meets_no_fault(self, cluster: Cluster) -> bool:
+        """Let happen to the connection what a fault of the cluster wants; tell whether it goes on."""
+        fault = cluster.faults.at_connect()
+        if fault is None:
+            return True
+        if fault.refusal is not None:
+            refusal = fault.refusal
+            self._refuse(frames.error("FATAL", refusal.sqlstate, refusal.message, hint=refusal.hint))
+        elif fault.cut:
+            self.abort()
+        elif fault.delay_s < math.inf:
+            await asyncio.sleep(fault.delay_s)
+            return True
+        else:
+            self._deadline.cancel()  # silence: nothing comes any more, not even an end
+        return False
+
+    async def _authenticate(self) -> float:
+        """Take the time of authentication that the latency profile says; give when start-up begins."""
+        if self._delays is not None:
+            await asyncio.sleep(max(self._asked_at + self._delays.authentication_s - time.monotonic(), 0))
+            self._transport.write(_AUTHENTICATED)
+            self._authenticated = True
+        return time.monotonic()
+
+    async def _take_startup(self, began: float) -> None:
+        if self._delays is not None:
+            await asyncio.sleep(max(began + self._delays.startup_s - time.monotonic(), 0))
 
     def _start_session(self, cluster: Cluster, opened: Opened) -> None:
         if self._transport.is_closing():
@@ -190,7 +243,9 @@ class Login(asyncio.Protocol):
         session.join(self._transport, opened.transport)
         # A cancellation key of our own: a client's CancelRequest must not reach PostgreSQL.
         key = frames.message(frames.BACKEND_KEY_DATA, secrets.randbits(31).to_bytes(4, "big") + secrets.token_bytes(4))
-        answer = [frames.authentication_request(frames.AUTHENTICATION_OK), *opened.greeting, key, opened.ready]
+        answer = [*opened.greeting, key, opened.ready]
+        if not self._authenticated:
+            answer.insert(0, _AUTHENTICATED)
         self._transport.write(b"".join(answer))
         if self._buffer:
             session.frontend.data_received(bytes(self._buffer))
@@ -216,6 +271,17 @@ class Login(asyncio.Protocol):
         self._buffer.clear()
         if self._task is not None:
             self._task.cancel()
+
+
+def _region_of(cluster: Cluster, host: str, presented: token.Token) -> int:
+    """Which of a cluster's Regions a client reaches: the host name says it, for `localhost` what its token is for."""
+    for number, endpoint in enumerate(cluster.endpoints):
+        if endpoint.host == host:
+            return number
+    for number, endpoint in enumerate(cluster.endpoints):
+        if endpoint.host == presented.host_name or endpoint.region == presented.region:
+            return number
+    return 0
 
 
 def _denied(hint: str) -> bytes:

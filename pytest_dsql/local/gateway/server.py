@@ -13,11 +13,12 @@ from typing import Final, final
 
 from pytest_dsql.local.gateway.authority import CertificateAuthority
 from pytest_dsql.local.gateway.directory import ClusterDirectory
-from pytest_dsql.local.gateway.hello import Greeting, greet
+from pytest_dsql.local.gateway.hello import Greeting, greet, server_name
 from pytest_dsql.local.gateway.login import Login, Reception
 from pytest_dsql.local.gateway.session import Session
 from pytest_dsql.local.gateway.statements import Judge, Statements
 from pytest_dsql.local.gateway.tls import ServerNames
+from pytest_dsql.local.latency.control import ConnectDelays
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -147,10 +148,11 @@ class Gateway:
             if greeting is Greeting.DONE:
                 raw.close()
                 return
+            delays = await self._connect_delays(raw, deadline)
             left_s = max(deadline - time.monotonic(), 0.001)
             direct = greeting is Greeting.DIRECT_TLS
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: Login(self._reception, left_s, direct=direct),
+                lambda: Login(self._reception, left_s, direct=direct, delays=delays),
                 raw,
                 ssl=self._names.context,
                 ssl_handshake_timeout=left_s,
@@ -162,6 +164,21 @@ class Gateway:
         except BaseException:
             raw.close()
             raise
+
+    async def _connect_delays(self, raw: socket.socket, deadline: float) -> ConnectDelays | None:
+        """Say how long the login's phases take, and take those of TCP and TLS; None where nothing is held back."""
+        directory = self._reception.directory
+        if not any(cluster.latency.active for cluster in directory.all()):
+            return None
+        async with asyncio.timeout(deadline - time.monotonic()):
+            host = await server_name(raw) or ""
+            cluster = directory.by_host(host) or directory.default()
+            if not cluster.latency.active:
+                return None
+            hosts = [endpoint.host for endpoint in cluster.endpoints]
+            delays = ConnectDelays(cluster.latency, hosts.index(host) if host in hosts else 0)
+            await asyncio.sleep(delays.tls_s)
+        return delays
 
 
 def _raise_file_limit() -> None:

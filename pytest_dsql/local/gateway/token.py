@@ -67,6 +67,12 @@ class Token:
     values: dict[str, str]
     signature: str
 
+    @property
+    def region(self) -> str:
+        """The Region that it says it is signed for."""
+        parts = self.values["X-Amz-Credential"].split("/")
+        return parts[2] if len(parts) == 5 else ""
+
 
 def read(password: bytes) -> Token:
     """Take a token apart.

@@ -56,6 +56,9 @@ class OneCluster:
     def by_host(self, sni: str) -> Cluster | None:
         return self.cluster if sni == self.cluster.host else None
 
+    def all(self) -> list[Cluster]:
+        return [self.cluster]
+
     def default(self) -> Cluster:
         return self.cluster
 
