@@ -14,7 +14,7 @@ from pytest_dsql.load.measurement import Outcome
 from pytest_dsql.load.retry import RetryPolicy
 from pytest_dsql.transaction import CellRun, Context, Mix, Rejected, StreamRandom, Tally, Transaction
 from pytest_dsql.workloads.orders import invariants
-from pytest_dsql.workloads.orders.invariants import check, compare_with_tally
+from pytest_dsql.workloads.orders.invariants import check
 from pytest_dsql.workloads.orders.loader import Connect
 from pytest_dsql.workloads.orders.schema import SCHEMA
 from pytest_dsql.workloads.orders.transactions import order_cancel, order_create
@@ -322,34 +322,6 @@ def test_a_commit_that_arrives_during_the_check_does_not_disturb_it(server: Plai
     )
     assert late == [{"order_create": 1}]
     assert violations == HOLDS
-
-
-@pytest.mark.parametrize(
-    ("receipts", "committed", "ambiguous", "expected"),
-    [
-        (10, 10, 0, (0, 0)),
-        (10, 8, 2, (0, 0)),
-        (8, 8, 2, (0, 0)),
-        (9, 8, 2, (0, 0)),
-        (7, 8, 2, (1, 0)),
-        (11, 8, 2, (0, 1)),
-        (0, 8, 0, (8, 0)),
-    ],
-)
-def test_receipts_are_the_committed_and_at_most_the_ambiguous(
-    receipts: int, committed: int, ambiguous: int, expected: tuple[int, int]
-) -> None:
-    tally = Tally(committed={"order_create": committed}, ambiguous={"order_create": ambiguous})
-    assert compare_with_tally({"order_create": receipts}, tally) == expected
-
-
-def test_one_transactions_surplus_does_not_hide_the_others_loss() -> None:
-    tally = Tally(committed={"order_create": 5, "order_cancel": 5}, ambiguous={})
-    assert compare_with_tally({"order_create": 6, "order_cancel": 4}, tally) == (1, 1)
-
-
-def test_reads_have_no_receipts_to_compare() -> None:
-    assert compare_with_tally({}, Tally(committed={"product_read": 5, "mine": 3}, ambiguous={})) == (0, 0)
 
 
 def test_a_mix_of_the_users_own_is_checked_as_well(loaded: Connect) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from pytest_dsql.transaction import CellRun, Tally
 from pytest_dsql.workloads.orders.schema import SCHEMA
+from pytest_dsql.workloads.receipts import compare_with_tally, operation_bounds
 from pytest_dsql.workloads.sessions import Session
 
 if TYPE_CHECKING:
@@ -89,14 +90,6 @@ class Findings:
     used_to: int | None  #: the highest set-aside order that the run touched, None when it touched none
 
 
-def operation_prefix(number: int) -> str:
-    """Return what the operation ids of a run begin with.
-
-    The number has a fixed width, so that operation ids of one run are neighbours whatever the database's collation.
-    """
-    return f"r{number:08}-"
-
-
 def stock_snapshot(session: Session, products: int) -> array[int]:
     """Return the stock of every product, by id."""
     return _by_product(session.query(_STOCK_NOW), products)
@@ -110,7 +103,7 @@ def check(session: Session, run: CellRun, tally: Tally) -> Findings:
     """
     created = run.id_range()
     pool = run.pools["cancellable"]
-    operations = {"operations": f"r{run.number:08}", "operations_end": f"r{run.number + 1:08}"}
+    operations = operation_bounds(run.number)
     creates = tally.committed.get("order_create", 0) + tally.ambiguous.get("order_create", 0)
     # Ids of a run are spread evenly over its range.
     slices = list(_slices(created, 1 + creates // _SLICE))
@@ -135,7 +128,7 @@ def check(session: Session, run: CellRun, tally: Tally) -> Findings:
         if last is not None:
             used.append(last)
     negative, unconserved = session.run(partial(_stock, run, slices, pool_slices))
-    lost, doubled = compare_with_tally(receipts, tally)
+    lost, doubled = compare_with_tally(receipts, tally, ("order_create", "order_cancel"))
     violations = {
         "stock_never_negative": negative,
         "stock_conserved": unconserved,
@@ -151,20 +144,6 @@ def check(session: Session, run: CellRun, tally: Tally) -> Findings:
     if tally.complete:
         violations["no_doubled_effect"] = doubled
     return Findings(violations, max(used) if used else None)
-
-
-def compare_with_tally(receipts: dict[str, int], tally: Tally) -> tuple[int, int]:
-    """Return (lost commits, doubled effects), given the receipts of a run by transaction.
-
-    There must be as many as were counted as committed, plus at most the ambiguous ones.
-    """
-    lost = doubled = 0
-    for name in ("order_create", "order_cancel"):
-        committed = tally.committed.get(name, 0)
-        found = receipts.get(name, 0)
-        lost += max(0, committed - found)
-        doubled += max(0, found - committed - tally.ambiguous.get(name, 0))
-    return lost, doubled
 
 
 def _stock(

@@ -10,7 +10,7 @@ from pytest_dsql.errors import UsageError
 from pytest_dsql.transaction import CellRun, Mix, Tally
 from pytest_dsql.workloads.identity import Dialect, Identity, remove_schema, schema_state
 from pytest_dsql.workloads.orders.data import OrdersData
-from pytest_dsql.workloads.orders.invariants import check, operation_prefix, stock_snapshot
+from pytest_dsql.workloads.orders.invariants import check, stock_snapshot
 from pytest_dsql.workloads.orders.loader import (
     Connect,
     LoadProgress,
@@ -23,6 +23,7 @@ from pytest_dsql.workloads.orders.loader import (
 from pytest_dsql.workloads.orders.scales import OrdersScale, scale_named
 from pytest_dsql.workloads.orders.schema import SCHEMA, TABLES, VERSION
 from pytest_dsql.workloads.orders.transactions import RECEIPT, order_cancel, order_create, order_history, product_read
+from pytest_dsql.workloads.receipts import operation_prefix
 from pytest_dsql.workloads.sessions import Session
 
 if TYPE_CHECKING:
