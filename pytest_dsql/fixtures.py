@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from pytest_dsql.local.controls import LocalControls
     from pytest_dsql.results.writer import ResultsFile
     from pytest_dsql.targets.target import Target
+    from pytest_dsql.workloads.inserts.workload import Inserts
     from pytest_dsql.workloads.orders.workload import Orders
+    from pytest_dsql.workloads.transfers.workload import Transfers
 
 
 SETTINGS: Final = pytest.StashKey[Settings]()
@@ -159,6 +161,28 @@ def dsql_orders(dsql_target: Target, pytestconfig: pytest.Config) -> Orders:
     with _one_at_a_time(pytestconfig), ProgressLine(Screen(pytestconfig)) as line:
         orders.load(dsql_target.connect, dialect=dsql_target.endpoint.dialect, progress=line.loading)
     return orders
+
+
+@pytest.fixture(scope="session")
+def dsql_transfers(dsql_target: Target, pytestconfig: pytest.Config) -> Transfers:
+    """The transfer workload, loaded: money moved between accounts, for contention."""
+    from pytest_dsql.workloads.transfers.workload import Transfers
+
+    transfers = Transfers(settings_of(pytestconfig).scale or plan_of(pytestconfig).scale)
+    with _one_at_a_time(pytestconfig):
+        transfers.load(dsql_target.connect, dialect=dsql_target.endpoint.dialect)
+    return transfers
+
+
+@pytest.fixture(scope="session")
+def dsql_inserts(dsql_target: Target, pytestconfig: pytest.Config) -> Inserts:
+    """The insert workload, loaded: one table, single-statement transactions."""
+    from pytest_dsql.workloads.inserts.workload import Inserts
+
+    inserts = Inserts()
+    with _one_at_a_time(pytestconfig):
+        inserts.load(dsql_target.connect, dialect=dsql_target.endpoint.dialect)
+    return inserts
 
 
 @pytest.fixture(scope="session")

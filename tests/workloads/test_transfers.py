@@ -120,7 +120,9 @@ BROKEN: dict[str, tuple[str, set[str]]] = {
         {"balances_follow_transfers", "money_conserved"},
     ),
     "the credit goes to another account": (
-        """WITH other AS (SELECT min(accounts.id) AS id FROM {s}.accounts, {s}.transfers WHERE accounts.id NOT IN (debit, credit))
+        """WITH other AS (
+               SELECT min(a.id) AS id FROM {s}.accounts a, {s}.transfers WHERE a.id NOT IN (debit, credit)
+           )
            UPDATE {s}.accounts a SET balance = a.balance + CASE a.id WHEN t.credit THEN -t.amount ELSE t.amount END
            FROM {s}.transfers t, other WHERE a.id IN (t.credit, other.id)""",
         {"balances_follow_transfers"},
