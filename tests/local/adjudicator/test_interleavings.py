@@ -1,0 +1,19 @@
+"""The engine against the model: random interleavings of one to five sessions, every answer compared."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from tests.local.adjudicator.machine import run_interleavings
+from tests.local.adjudicator.served import Served
+
+#: The whole of it: 10,000 interleavings, some ten minutes. `DSQL_INTERLEAVINGS=10000 pytest tests/local/adjudicator`.
+EXAMPLES: Final = int(os.environ.get("DSQL_INTERLEAVINGS", "200"))
+
+#: Nobody waits: an answer takes milliseconds. Far more than that is allowed here, for machines that are busy.
+SLOWEST_S: Final = 2.0
+
+
+def test_one_session_is_answered_as_by_postgresql(served: Served) -> None:
+    run_interleavings(served, EXAMPLES // 4, fewest=1, most=1)
