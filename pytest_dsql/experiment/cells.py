@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_dsql.connect.endpoint import Endpoint
     from pytest_dsql.experiment.capacity import Capacity
     from pytest_dsql.experiment.plans import Plan
+    from pytest_dsql.experiment.repeats import Repeats
     from pytest_dsql.load.cell import Cell
     from pytest_dsql.load.connections import Connections
     from pytest_dsql.load.fleet import Progress
@@ -57,6 +58,7 @@ class Load:
     progress: Callable[[str], AbstractContextManager[Callable[[Progress], None]]]  #: shows a cell while it runs
     note: Callable[[str, Mapping[str, Any]], None]  #: keeps figures that are no cell's
     _made: int = field(default=0, init=False)
+    _repeat: int = field(default=1, init=False)
     _capacities: int = field(default=0, init=False)
     _cells: list[Cell] = field(default_factory=list, init=False)
 
@@ -178,6 +180,22 @@ class Load:
         self.note(f"{self.test} capacity{suffix}", capacity.figures())
         return capacity
 
+    def repeat(self, times: int, measure: Callable[[], Cell]) -> Repeats:
+        """Run `measure`, which returns a cell of this load, so many times, and judge the runs together.
+
+        Three or more make a result; fewer are provisional.
+        """
+        from pytest_dsql.experiment.repeats import Repeats
+
+        _whole("times", times, 1, 1_000)
+        cells = []
+        try:
+            for self._repeat in range(1, times + 1):
+                cells.append(measure())
+        finally:
+            self._repeat = 1
+        return Repeats(cells)
+
     def connect_burst(self, n: int) -> Connections:
         """Ask for `n` connections at once, hold them until the last is decided, and close them."""
         from pytest_dsql.load.burst import connect_burst
@@ -233,6 +251,7 @@ class Load:
         _seconds("warmup", warmup, 0.0)
         _seconds("duration", duration, 0.1)
         identity = self._next_id()
+        repeat = self._repeat
         sizes = _CellSizes(
             identity, arrival, mix, connections, min(self.workers, connections), warmup, duration, access
         )
@@ -244,6 +263,7 @@ class Load:
                 test=self.test,
                 target=self.target,
                 invariants=invariants,
+                repeat=repeat,
                 window_s=duration,
                 # A further stretch has as many windows as the cell has had: 1, then 2. So its number is new.
                 extend=lambda windows: self._segment(sizes, 1 + windows, duration * windows),
