@@ -7,13 +7,14 @@ from typing import Final, TypeAlias
 
 from pytest_dsql.local.cluster import Cluster
 from pytest_dsql.local.limits import Limits
+from pytest_dsql.local.row_limits import apply_limits
 from pytest_dsql.local.trouble_commands import reset_trouble
 
 #: Called in the engine's loop; whoever asked for the change goes on when all of them have ended.
 Told: TypeAlias = Callable[[Cluster], Awaitable[None]]
 
 #: The cluster has other limits than before, or was just made with others than DSQL's.
-LIMITS_CHANGED: Final[tuple[Told, ...]] = ()
+LIMITS_CHANGED: Final[tuple[Told, ...]] = (apply_limits,)
 
 #: The cluster goes back to what the engine was started with: a test begins.
 RESET: Final[tuple[Told, ...]] = (reset_trouble,)

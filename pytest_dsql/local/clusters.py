@@ -53,6 +53,8 @@ _COMMON: Final = {
     # Freshly loaded rows would be vacuumed in the middle of a measured cell; what updates leave behind still is.
     "autovacuum_vacuum_insert_threshold": "-1",
     "update_process_title": "off",
+    # 128 MiB of temporary space for a query (AWS user guide, "Cluster quotas and database limits in Aurora DSQL").
+    "temp_file_limit": "128MB",
     "default_transaction_isolation": "repeatable read",
     "timezone": "UTC",
     "log_timezone": "UTC",

@@ -5,5 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from pytest_dsql.local.gateway.hooks import HookFactory
+from pytest_dsql.local.transaction_rules import transaction_rules
 
-FACTORIES: Final[tuple[HookFactory, ...]] = ()
+FACTORIES: Final[tuple[HookFactory, ...]] = (transaction_rules,)

@@ -46,9 +46,20 @@ _DROP_TEMPLATES: Final = (
 )
 
 
+#: What makes a stock database look like DSQL's, in the order in which it is run.
+_CATALOG: Final = (
+    "dialect/catalog.sql",
+    "row_limits/rows.sql",
+    "row_limits/tables.sql",
+    "row_limits/objects.sql",
+    "row_limits/hiding.sql",
+)
+
+
 def catalog_sql() -> str:
-    """The SQL that makes a stock database look like DSQL's, role `admin` included: the dialect's catalog."""
-    return (Path(__file__).parent / "dialect" / "catalog.sql").read_text(encoding="utf-8")
+    """The SQL that makes a stock database look like DSQL's, role `admin` included."""
+    directory = Path(__file__).parent
+    return "\n".join((directory / name).read_text(encoding="utf-8") for name in _CATALOG)
 
 
 def template_key(installation: Installation, catalog: str) -> str:

@@ -14,6 +14,7 @@ from typing import Final
 
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import frames
+from pytest_dsql.local.row_limits.errors import as_limit
 
 #: Prefix of everything the engine creates in PostgreSQL for itself. Clients never see a name that begins with it.
 INTERNAL_PREFIX: Final = "pytest_dsql_engine"
@@ -49,6 +50,9 @@ def replace_error(payload: bytes) -> bytes | None:
     found = frames.fields(payload)
     if found.get("C") in _CONFLICT_STATES:
         return _CONFLICT
+    limit = as_limit(found)
+    if limit is not None:
+        return frames.error("ERROR", limit.sqlstate, limit.message)
     return _without_internals(frames.ERROR_RESPONSE, payload, found)
 
 

@@ -375,12 +375,6 @@ CASES = {
         "CREATE TABLE t (a int, PRIMARY KEY (a, b, c, d, e, f, g, h))",
         "54011",
     ),
-    "column-count": Case(
-        f"CREATE TABLE t ({', '.join(f'c{n} int' for n in range(257))})",
-        "tables can have at most 255 columns",
-        f"CREATE TABLE t ({', '.join(f'c{n} int' for n in range(255))})",
-        "54011",
-    ),
     "add-column-constraint": Case(
         "ALTER TABLE t ADD COLUMN c int DEFAULT 0",
         "ALTER TABLE ADD COLUMN with constraint not supported",

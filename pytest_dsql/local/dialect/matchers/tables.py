@@ -121,8 +121,3 @@ def _key_type(at: Candidate) -> Fields | None:
 def _key_column_count(at: Candidate) -> Fields | None:
     most = at.options["most"]
     return {"most": most} if any(len(one.get("keys", ())) > most for one in _constraints(at.body)) else None
-
-
-@matcher
-def _column_count(at: Candidate) -> Fields | None:
-    return MATCH if sum(1 for _ in columns(at.body)) > at.options["most"] else None
