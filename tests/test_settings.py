@@ -54,7 +54,7 @@ def test_empty_values_are_not_given() -> None:
         ("workers", "9999999999999999999999", "--dsql-workers: expected a whole number from 1 to 256"),
         ("inconclusive", "pass", "--dsql-inconclusive: 'pass' is not one of fail, skip"),
         ("set", ["rules"], "--dsql-set: expected NAME=VALUE, not 'rules'"),
-        ("set", ["speed=9"], "--dsql-set: unknown setting 'speed'; known: region, rules, durable, asleep, connections"),
+        ("set", ["speed=9"], "--dsql-set: unknown setting 'speed'; known: region, rules, durable, asleep"),
         ("set", ["rules=yesterday"], "--dsql-set: rules=yesterday: not a day; write it like rules=2026-07-01"),
         ("set", ["connections=many"], "--dsql-set: connections=many: a whole number, 0 or more"),
         ("target", "attach", "target 'attach' needs --dsql-endpoint HOST_OR_CLUSTER_ID or --dsql-dsn DSN"),
