@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_dsql.connect.token import TokenSource
     from pytest_dsql.errors import DsqlError, Inconclusive, Invalid, SloMissed
     from pytest_dsql.load.blocking import run_transaction
+    from pytest_dsql.local.faults.fault import Fault
     from pytest_dsql.slo.objectives import Latency, Slo, ms
     from pytest_dsql.transaction import Context, Mix, Rejected
 
@@ -24,6 +25,7 @@ __all__ = [
     "Context",
     "DsqlError",
     "Endpoint",
+    "Fault",
     "HotSet",
     "Inconclusive",
     "Invalid",
@@ -44,6 +46,7 @@ _HOME = {
     "DsqlError": "errors",
     "Endpoint": "connect.endpoint",
     "HotSet": "access",
+    "Fault": "local.faults.fault",
     "Inconclusive": "errors",
     "Invalid": "errors",
     "Latency": "slo.objectives",

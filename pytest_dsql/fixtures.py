@@ -220,6 +220,7 @@ def dsql_load(dsql_target: Target, dsql_results: ResultsFile, request: pytest.Fi
             workers=settings.workers or (1 if dsql_target.engine is not None else os.cpu_count() or 1),
             exclusive=lambda: _one_at_a_time(config),
             record=dsql_results.put,
+            injections=dsql_target.injections,
             progress=line.cell,
             note=dsql_results.put_experiment,
         )

@@ -57,6 +57,8 @@ class Load:
     record: Callable[[Cell | Connections], None]
     progress: Callable[[str], AbstractContextManager[Callable[[Progress], None]]]  #: shows a cell while it runs
     note: Callable[[str, Mapping[str, Any]], None]  #: keeps figures that are no cell's
+    #: How much latency and how many faults the target has injected so far: when it grows, a cell was simulated.
+    injections: Callable[[], int] = lambda: 0
     _made: int = field(default=0, init=False)
     _repeat: int = field(default=1, init=False)
     _capacities: int = field(default=0, init=False)
@@ -225,7 +227,9 @@ class Load:
 
         identity = self._next_id()
         with self.exclusive():
+            before = self.injections()
             stats = measure()
+            simulated = self.injections() != before
         connections = Connections(
             stats,
             id=identity,
@@ -234,6 +238,7 @@ class Load:
             kind=kind,
             requested=n,
             workers=workers,
+            simulated=simulated,
             record=self.record,
         )
         self.record(connections)
@@ -285,7 +290,7 @@ class Load:
 
         The invariants are None when the mix has none.
         """
-        from pytest_dsql.load.fleet import run_cell
+        from pytest_dsql.load.fleet import CellInterrupted, run_cell
         from pytest_dsql.load.plan import CellPlan
 
         workload = sizes.mix.workload
@@ -305,8 +310,15 @@ class Load:
                 seed=stream_seed(self.seed, sizes.id, number),
                 access=sizes.access,
             )
-            with self.progress(sizes.id) as show:
-                measurement = run_cell(plan, progress=show)
+            before = self.injections()
+            try:
+                with self.progress(sizes.id) as show:
+                    measurement = run_cell(plan, progress=show)
+            except CellInterrupted as interruption:
+                if interruption.measurement is not None:
+                    interruption.measurement.simulated = self.injections() != before
+                raise
+            measurement.simulated = self.injections() != before
             if workload is None:
                 return measurement, None
             tally = Tally(

@@ -68,7 +68,7 @@ class Cell:
         self.test: Final = test
         self.target: Final = target
         self.repeat: Final = repeat
-        self.simulated: Final = simulated  #: whether the target injected latency or faults
+        self.simulated = simulated  #: whether the target injected latency or faults
         self._window_s = window_s
         self._extend = extend
         self._record = record
@@ -77,6 +77,7 @@ class Cell:
 
     def _take(self, measurement: Measurement, invariants: Mapping[str, int] | None) -> None:
         self.measurement = measurement
+        self.simulated = self.simulated or measurement.simulated
         self.invariants = None if invariants is None else dict(invariants)
         samples = measurement.samples
         self.latency = _summaries(samples, lambda one: one.latency_ns)

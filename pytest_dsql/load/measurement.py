@@ -128,6 +128,7 @@ class Measurement:
     access: str = "uniform"  #: how keys were drawn, in words
     look: int = 1  #: how many planned windows the cell has had: 1, 2 or 4 make looks 1, 2, 3
     interrupted: str | None = None  #: why the cell ended early (a worker died, SIGINT), None when it did not
+    simulated: bool = False  #: whether the target injected latency or faults meanwhile
 
     @property
     def arrivals(self) -> int:

@@ -36,6 +36,7 @@ def merge_measurements(first: Measurement, second: Measurement) -> Measurement:
         ambiguous=_sum(first.ambiguous, second.ambiguous),
         look=first.look + second.look,
         interrupted=first.interrupted or second.interrupted,
+        simulated=first.simulated or second.simulated,
     )
 
 

@@ -24,6 +24,10 @@ _LABEL_WIDTH: Final = 12
 _ROW: Final = f"{{:<{_NAME_WIDTH}}} {{:<8}} {{:>11}} {{:>11}} {{:>10}} {{:>8}}  {{}}"
 
 
+#: What a table says of a target that injected latency or faults.
+SIMULATED: Final = ", with injected latency or faults"
+
+
 def shortened(text: str, width: int) -> str:
     """Return `text` in at most `width` characters; the end survives, where names that look alike differ."""
     return text if len(text) <= width else f"..{text[-(width - 2) :]}"
@@ -44,6 +48,7 @@ def cell_table(cell: Cell, verdict: Verdict | None) -> str:
             "",
             f"on {cell.target}: {arrival}, {_count(cell.connections, 'connection')}, "
             f"{_count(measured.workers, 'worker')}, {measured.duration_s:.1f} s, look {cell.look}"
+            + (SIMULATED if cell.simulated else "")
             + ("" if measured.access == "uniform" else f", access by {measured.access}"),
         ),
         "",
@@ -77,7 +82,7 @@ def connections_table(connections: Connections, verdict: Verdict | None) -> str:
         *_field(
             "",
             f"on {connections.target}: {connections.kind} of {connections.requested:,}, "
-            f"{_count(connections.workers, 'worker')}",
+            f"{_count(connections.workers, 'worker')}" + (SIMULATED if connections.simulated else ""),
         ),
         "",
         row.format("phase", "p50", "p95", "p99", "max", "connections"),

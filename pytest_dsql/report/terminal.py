@@ -44,8 +44,12 @@ def summary_lines(results: Mapping[str, Any], width: int = 100, colour: bool = F
             lines += textwrap.wrap(f"{name}: {_figures(figures)}", width, subsequent_indent="    ")
     if cells:
         lines += ["", _totals(cells, colour)]
+        if any(cell["simulated"] for cell in cells):
+            lines += textwrap.wrap(_SIMULATED, width)
     return lines
 
+
+_SIMULATED: Final = "simulated: the engine injected latency or faults, so these figures are no database's"
 
 _LOAD_HEAD: Final = ("cell", "conns", "tps", "reads p95/p99", "writes p95/p99", "conflicts", "verdict")
 _CONNECT_HEAD: Final = ("connections", "asked", "made", "per s", "total p50/p99", "CPU each", "verdict")
@@ -153,7 +157,9 @@ def _label(cell: Mapping[str, Any]) -> str:
 
 def _verdict(cell: Mapping[str, Any]) -> str:
     outcome = str(cell["verdict"]["outcome"])
-    return f"{outcome} (at least)" if outcome == "pass" and cell["limited_by"] else outcome
+    remarks = ["at least"] if outcome == "pass" and cell["limited_by"] else []
+    remarks += ["simulated"] if cell["simulated"] else []
+    return f"{outcome} ({', '.join(remarks)})" if remarks else outcome
 
 
 def _painted(text: str, outcome: str, colour: bool) -> str:

@@ -46,6 +46,10 @@ class Target:
         if self.local is not None:
             self.local.reset()
 
+    def injections(self) -> int:
+        """How much latency and how many faults the embedded engine has injected so far; elsewhere 0."""
+        return int(self.local.injections()) if self.local is not None else 0
+
     def connect(self) -> psycopg.Connection[Any]:
         """Open a connection in autocommit. Raises ConnectionFailed, and EngineError when trying again is in vain."""
         from pytest_dsql.connect.dialer import dial

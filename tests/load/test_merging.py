@@ -81,3 +81,9 @@ def test_other_cells_are_not_merged(other: dict[str, object]) -> None:
 def test_cells_of_other_transactions_are_not_merged() -> None:
     with pytest.raises(ValueError, match="same cell"):
         merge_measurements(measurement(samples("t", 1)), measurement(samples("u", 1)))
+
+
+@pytest.mark.parametrize("simulated", [(True, False), (False, True), (False, False)])
+def test_a_cell_was_simulated_when_one_part_of_it_was(simulated: tuple[bool, bool]) -> None:
+    one, two = (replace(measurement(samples("t", 3)), simulated=part) for part in simulated)
+    assert merge_measurements(one, two).simulated == any(simulated)

@@ -106,3 +106,9 @@ def test_nothing_measured_is_nothing_shown() -> None:
 def test_experiments_without_cells() -> None:
     shown = summary_lines(results(experiments={"token_signing": {"p50_ms": 0.07123, "n": 1000}}))
     assert shown == ["token_signing: p50_ms 0.071, n 1,000"]
+
+
+def test_a_cell_with_injected_trouble_is_marked_and_explained() -> None:
+    lines = flat(summary_lines(results(judged(replace(good_measurement(), simulated=True)))))
+    assert lines[2].endswith("pass (simulated)")
+    assert "simulated: the engine injected latency or faults, so these figures are no database's" in " ".join(lines)
