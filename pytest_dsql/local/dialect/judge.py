@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pytest_dsql.local.dialect import matchers
 from pytest_dsql.local.dialect.extensions import Masked, mask
+from pytest_dsql.local.dialect.functions import written_statements
 from pytest_dsql.local.dialect.judgement import Judgement, Kind, Part, Refusal
 from pytest_dsql.local.dialect.libpg_query import ParseError, Token, parse, scan
 from pytest_dsql.local.dialect.rewriting import Rewritten, Source, aws_iam, rewrite
@@ -81,23 +82,25 @@ QUERY_MARKS: Final[Mapping[str, Mapping[bytes, tuple[str, str] | None]]] = {
     "MergeStmt": {b'"MergeStmt":': None},
     "RangeTableSample": {b'"RangeTableSample":': None},
     "SelectStmt": {b'"intoClause":': None, b'"lockingClause":': ("strength", "strengths")},
-    "FuncCall": {b'"FuncCall":': ("sval", "functions")},
+    "FuncCall": {b'"FuncCall":': ("sval", "functions"), b'"sval":"pytest_dsql_engine': None},
+    "RangeVar": {b'"schemaname":"pytest_dsql_engine': None, b'"relname":"pytest_dsql_engine': None},
 }
 
 
 @functools.lru_cache(maxsize=16)
-def _marks(rules: date) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
+def _marks(rules: date) -> tuple[tuple[bytes, re.Pattern[bytes] | None], ...]:
     marks = []
     for node, found in QUERY_MARKS.items():
         for mark, words in found.items():
             key, name = words or ("", "")
             known = {word for rule in in_force(rules).get(node, ()) for word in rule.options.get(name, ())}
-            marks.append((mark, tuple(f'"{key}":"{word}"'.encode() for word in sorted(known))))
+            any_of = "|".join(sorted(known))
+            marks.append((mark, re.compile(f'"{key}":"(?:{any_of})"'.encode()) if words else None))
     return tuple(marks)
 
 
 def _meets_a_rule(tree: bytes, rules: date) -> bool:
-    return any(mark in tree and (not words or any(word in tree for word in words)) for mark, words in _marks(rules))
+    return any(mark in tree and (words is None or words.search(tree)) for mark, words in _marks(rules))
 
 
 def _simple_query(tree: bytes, rules: date) -> Kind | None:
@@ -163,6 +166,11 @@ def _judge_statement(
 
 def _refusal(statement: Statement, book: Mapping[str, tuple[Rule, ...]]) -> Refusal | None:
     for name, body in walk(statement):
+        if name == "CreateFunctionStmt":
+            for inner in written_statements(body):
+                refusal = _refusal(inner, book)
+                if refusal:
+                    return refusal
         for rule in book.get(name, ()):
             fields = matchers.match(rule, body, statement)
             if fields is not None:

@@ -97,9 +97,7 @@ CASES = {
         "unsupported statement: AlterDefaultPrivileges",
         "GRANT r TO s",
     ),
-    "statistics-early": Case(
-        "CREATE STATISTICS s ON a, b FROM t", "unsupported statement: CreateStats", "DROP STATISTICS s"
-    ),
+    "statistics-early": Case("CREATE STATISTICS s ON a, b FROM t", "unsupported statement: CreateStats", "ANALYZE t"),
     "temporary-view": Case(
         "CREATE TEMP VIEW v AS SELECT 1",
         "TEMPORARY or TEMP view not supported for CREATE VIEW",
@@ -108,7 +106,54 @@ CASES = {
     "alter-domain": Case(
         "ALTER DOMAIN d SET NOT NULL", "unsupported statement: AlterDomain", "ALTER DOMAIN d DROP NOT NULL"
     ),
+    "chained-transaction": Case(
+        "ROLLBACK AND CHAIN", "unsupported transaction statement: AND CHAIN", "ROLLBACK AND NO CHAIN"
+    ),
+    "alter-role": Case("ALTER USER r PASSWORD 'x'", "unsupported statement: AlterRole", "ALTER GROUP r ADD USER s"),
+    "alter-owner-by-pattern": Case(
+        "ALTER AGGREGATE a (int) OWNER TO r", "unsupported statement: AlterOwner", "ALTER FUNCTION f() OWNER TO r"
+    ),
+    "alter-dependency": Case(
+        "ALTER FUNCTION f() DEPENDS ON EXTENSION x",
+        "unsupported statement: AlterObjectDepends",
+        "ALTER FUNCTION f() RENAME TO g",
+    ),
+    "system-schema": Case("DROP SCHEMA s, public", "feature not supported on system entity", "DROP SCHEMA s CASCADE"),
+    "rename-system-schema": Case(
+        "ALTER SCHEMA public RENAME TO s", "feature not supported on system entity", "ALTER SCHEMA s RENAME TO t"
+    ),
+    "own-system-schema": Case(
+        "ALTER SCHEMA public OWNER TO r", "feature not supported on system entity", "ALTER SCHEMA s OWNER TO r"
+    ),
+    "statistics-target": Case(
+        "ALTER STATISTICS s SET STATISTICS 101",
+        "statistics target 101 is not between -1 and 100",
+        "ALTER STATISTICS s SET STATISTICS -1",
+        "22023",
+    ),
+    "drop-statistics-early": Case("DROP STATISTICS s", "unsupported object in DROP statement", "DROP SEQUENCE s"),
+    "function-body": Case(
+        "CREATE FUNCTION f() RETURNS void LANGUAGE sql AS 'SELECT 1; DROP TABLE t'",
+        "unsupported statement in CREATE FUNCTION: Drop",
+        "CREATE FUNCTION f() RETURNS void LANGUAGE sql AS $$DELETE FROM t; SELECT 'DROP TABLE t'$$",
+    ),
     # sequences.toml
+    "unlogged-sequence": Case(
+        "CREATE UNLOGGED SEQUENCE s CACHE 1",
+        "UNLOGGED sequence not supported for CREATE SEQUENCE",
+        "CREATE SEQUENCE unlogged CACHE 1",
+    ),
+    "alter-sequence-type": Case(
+        "ALTER SEQUENCE s AS smallint",
+        "datatype smallint not supported, sequence type must be bigint",
+        "ALTER SEQUENCE s AS bigint RESTART",
+    ),
+    "alter-sequence-cache": Case(
+        "ALTER SEQUENCE s CACHE 2",
+        "ALTER SEQUENCE is not supported without a supported cache size."
+        " please define CACHE greater than or equal to 65536 or equal to 1",
+        "ALTER SEQUENCE s INCREMENT 2",
+    ),
     "sequence-early": Case("CREATE SEQUENCE s CACHE 1", "unsupported statement: CreateSeq", "DROP SEQUENCE s"),
     "temporary-sequence": Case(
         "CREATE TEMP SEQUENCE s CACHE 1",
@@ -164,7 +209,19 @@ CASES = {
         'setting configuration parameter "row_security" not supported',
         "SELECT set_config('TimeZone', 'UTC', false), mine.set_config('row_security')",
     ),
+    "reset-all-early": Case("RESET ALL", "RESET ALL not supported", "RESET search_path"),
+    "engine-search-path": Case(
+        "SET search_path = public, pytest_dsql_engine",
+        'invalid value for parameter "search_path": "pytest_dsql_engine"',
+        "SET search_path = sys, 'pytest'",
+        "22023",
+    ),
     # queries.toml
+    "for-update-early": Case(
+        "SELECT k FROM t WHERE k > 1 FOR UPDATE",
+        "locking clause such as FOR UPDATE can be applied only on tables with equality predicates on the key",
+        "SELECT k FROM t WHERE v > 1 AND k = 1 FOR UPDATE",
+    ),
     "merge": Case(
         "MERGE INTO t USING s ON t.k = s.k WHEN MATCHED THEN DELETE",
         "unsupported statement type: MERGE",
@@ -182,7 +239,7 @@ CASES = {
     "locking-clause-early": Case(
         "SELECT k FROM t FOR KEY SHARE",
         "locking clauses other than FOR UPDATE are not supported",
-        "SELECT k FROM t FOR UPDATE SKIP LOCKED",
+        "SELECT k FROM t WHERE k = 1 FOR UPDATE SKIP LOCKED",
     ),
     "advisory-lock": Case(
         "SELECT pg_advisory_lock(1)", "function pg_advisory_lock not supported", "SELECT mine.pg_advisory_lock(1)"
@@ -196,10 +253,16 @@ CASES = {
         "SELECT line('{1,-1,0}')", "datatype line not supported", "SELECT line FROM t WHERE line = 'a'"
     ),
     "engine-function": Case(
-        "SELECT sys.run_job('a', 'b', 'c', 'd', NULL)",
-        "function sys.run_job does not exist",
-        "CALL sys.wait_for_job('x')",
+        "SELECT pytest_dsql_engine.submit('a')",
+        "function pytest_dsql_engine.submit does not exist",
+        "SELECT sys.submit('pytest_dsql_engine')",
         "42883",
+    ),
+    "engine-relation": Case(
+        "SELECT * FROM pytest_dsql_engine.jobs",
+        'relation "pytest_dsql_engine.jobs" does not exist',
+        "SELECT 'pytest_dsql_engine.jobs' FROM jobs",
+        "42P01",
     ),
     "renamed-function": Case(
         "SELECT set_config_by_name('work_mem', '1', false)",
@@ -259,7 +322,49 @@ CASES = {
         "CREATE INDEX ASYNC i ON t (a, b, c, d, e, f, g, h) INCLUDE (i)",
         "54011",
     ),
+    "index-collation": Case(
+        'CREATE INDEX ASYNC i ON t (v COLLATE "C")', "COLLATE clause not supported", "CREATE INDEX ASYNC i ON t (v)"
+    ),
     # tables.toml
+    "temporary-schema": Case(
+        "CREATE TABLE pg_temp.t (k int)",
+        "TEMPORARY or TEMP table not supported for CREATE TABLE",
+        "CREATE TABLE temp.t (k int)",
+    ),
+    "key-storage-parameters": Case(
+        "CREATE TABLE t (k int PRIMARY KEY WITH (fillfactor = 70))",
+        "WITH clause not supported for CREATE TABLE",
+        "CREATE TABLE t (k int, UNIQUE (k) INCLUDE (v))",
+    ),
+    "key-tablespace": Case(
+        "CREATE TABLE t (k int, PRIMARY KEY (k) USING INDEX TABLESPACE x)",
+        "TABLESPACE clause not supported for CREATE TABLE",
+        "CREATE TABLE t (k int UNIQUE NULLS NOT DISTINCT)",
+    ),
+    "numeric-precision-early": Case(
+        _column("numeric(39, 2)"),
+        "NUMERIC precision 39 must be between 1 and 38",
+        _column("numeric(38, 37)"),
+        "22023",
+    ),
+    "change-identity-cache": Case(
+        "ALTER TABLE t ALTER COLUMN k SET CACHE 2",
+        f"identity column is not supported {CACHE}",
+        "ALTER TABLE t ALTER COLUMN k SET CACHE 1 SET INCREMENT BY 2 RESTART",
+    ),
+    "alter-identity-early": Case(
+        "ALTER TABLE t ALTER COLUMN k DROP IDENTITY",
+        "unsupported ALTER TABLE ALTER COLUMN ... DROP IDENTITY statement",
+        "ALTER TABLE t ALTER COLUMN k DROP DEFAULT",
+    ),
+    "alter-index": Case(
+        "ALTER INDEX i SET (fillfactor = 70)", "unsupported statement: AlterIndex", "ALTER INDEX i RENAME TO j"
+    ),
+    "alter-sequence-action": Case(
+        "ALTER SEQUENCE s SET UNLOGGED",
+        "unsupported ALTER SEQUENCE SET UNLOGGED statement",
+        "ALTER SEQUENCE s OWNER TO r",
+    ),
     "temporary-table": Case(
         "CREATE TEMP TABLE t (k int)",
         "TEMPORARY or TEMP table not supported for CREATE TABLE",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pytest_dsql.local.dialect.matchers.registry import MATCH, Candidate, Fields, matcher
 from pytest_dsql.local.dialect.matchers.sequences import bad_cache
-from pytest_dsql.local.dialect.tree import Body, bodies, columns
+from pytest_dsql.local.dialect.tree import Body, bodies, columns, option
 
 
 def _commands(body: Body) -> Iterator[Body]:
@@ -68,4 +68,14 @@ def _added_identity_cache(at: Candidate) -> Fields | None:
     for command in _commands(at.body):
         if command["subtype"] == "AT_AddIdentity" and bad_cache(command["def"]["Constraint"].get("options")):
             return MATCH
+    return None
+
+
+@matcher
+def _changed_identity_cache(at: Candidate) -> Fields | None:
+    for command in _commands(at.body):
+        if command["subtype"] == "AT_SetIdentity":
+            options = command["def"]["List"]["items"]
+            if option(options, "cache") is not None and bad_cache(options):
+                return MATCH
     return None

@@ -41,3 +41,8 @@ def _index_operator_class(at: Candidate) -> Fields | None:
 def _index_key_count(at: Candidate) -> Fields | None:
     most = at.options["most"]
     return {"most": most} if len(at.body.get("indexParams", ())) > most else None
+
+
+@matcher
+def _index_collation(at: Candidate) -> Fields | None:
+    return MATCH if any(key.get("collation") for key in bodies(at.body.get("indexParams"), "IndexElem")) else None

@@ -26,4 +26,17 @@ def _function(at: Candidate) -> Fields | None:
 @matcher
 def _engine_function(at: Candidate) -> Fields | None:
     name = strings(at.body.get("funcname"))
-    return {"function": name[1]} if name[:1] == ["sys"] and name[-1] in at.options["functions"] else None
+    return {"function": ".".join(name)} if any(part.startswith(at.options["prefix"]) for part in name) else None
+
+
+@matcher
+def _engine_relation(at: Candidate) -> Fields | None:
+    names = [name for name in (at.body.get("schemaname"), at.body.get("relname")) if name]
+    return {"relation": ".".join(names)} if any(name.startswith(at.options["prefix"]) for name in names) else None
+
+
+@matcher
+def _locking_clause_early(at: Candidate) -> Fields | None:
+    if not locking.reaches_table(at.body, at.options["strengths"], at.statement):
+        return None
+    return None if locking.has_equality(at.body) else MATCH

@@ -23,3 +23,9 @@ def _sequence_type(at: Candidate) -> Fields | None:
     if type_ is None or system_name(type_.get("names")) == "int8":
         return None
     return {"type": type_name(type_)}
+
+
+@matcher
+def _changed_cache(at: Candidate) -> Fields | None:
+    given = option(at.body.get("options"), "cache") is not None
+    return MATCH if given and bad_cache(at.body.get("options")) else None

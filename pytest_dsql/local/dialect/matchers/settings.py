@@ -50,3 +50,12 @@ def _set_config(at: Candidate) -> Fields | None:
         return None
     name = string(at.body["args"][0])
     return None if name is None or name.lower() in at.options["settable"] else {"name": name.lower()}
+
+
+@matcher
+def _search_path(at: Candidate) -> Fields | None:
+    if _set_name(at.body) != "search_path":
+        return None
+    names = [string(argument) or "" for argument in at.body.get("args", ())]
+    hidden = [name for name in names if at.options["prefix"] in name]
+    return {"schema": hidden[0]} if hidden else None

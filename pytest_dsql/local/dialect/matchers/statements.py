@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pytest_dsql.local.dialect.functions import written_statements
 from pytest_dsql.local.dialect.matchers.registry import MATCH, Candidate, Fields, matcher
-from pytest_dsql.local.dialect.tree import option, string, strings
+from pytest_dsql.local.dialect.tree import bodies, integer, option, string, strings
 
 
 @matcher
@@ -27,3 +28,33 @@ def _function_language(at: Candidate) -> Fields | None:
 def _grant_on_system_schema(at: Candidate) -> Fields | None:
     named = at.body.get("targtype") == "ACL_TARGET_OBJECT" and at.body.get("objtype") == "OBJECT_SCHEMA"
     return MATCH if named and set(strings(at.body.get("objects"))) & set(at.options["schemas"]) else None
+
+
+@matcher
+def _system_schema(at: Candidate) -> Fields | None:
+    body = at.body
+    # DROP lists the schemas, RENAME and OWNER TO name one.
+    named = strings(body.get("objects")) or [str(body.get("subname") or string(body.get("object")))]
+    return MATCH if set(named) & set(at.options["schemas"]) else None
+
+
+@matcher
+def _role_attributes(at: Candidate) -> Fields | None:
+    # ALTER GROUP ... ADD USER is a GRANT of the role by another name.
+    own = [one for one in bodies(at.body.get("options"), "DefElem") if one["defname"] != "rolemembers"]
+    return MATCH if own else None
+
+
+@matcher
+def _statistics_target(at: Candidate) -> Fields | None:
+    target = integer(at.body.get("stxstattarget"))
+    # Without a number it is DEFAULT, a word of later PostgreSQLs: a syntax error.
+    return None if target is None or -1 <= target <= at.options["most"] else {"target": target}
+
+
+@matcher
+def _function_body(at: Candidate) -> Fields | None:
+    for inner in written_statements(at.body):
+        if inner.name not in at.options["statements"]:
+            return {"inner": inner.name.removesuffix("Stmt")}
+    return None

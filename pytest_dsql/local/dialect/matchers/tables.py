@@ -121,3 +121,28 @@ def _key_type(at: Candidate) -> Fields | None:
 def _key_column_count(at: Candidate) -> Fields | None:
     most = at.options["most"]
     return {"most": most} if any(len(one.get("keys", ())) > most for one in _constraints(at.body)) else None
+
+
+@matcher
+def _index_parameters(at: Candidate) -> Fields | None:
+    return MATCH if any(one.get("options") for one in _key_constraints(at.body)) else None
+
+
+@matcher
+def _index_space(at: Candidate) -> Fields | None:
+    return MATCH if any(one.get("indexspace") for one in _key_constraints(at.body)) else None
+
+
+def _key_constraints(body: Body) -> Iterator[Body]:
+    return (one for one in _constraints(body) if one["contype"] in ("CONSTR_PRIMARY", "CONSTR_UNIQUE"))
+
+
+@matcher
+def _numeric_bounds(at: Candidate) -> Fields | None:
+    for column in columns(at.body):
+        if _type(column) != "numeric":
+            continue
+        bounds = [integer(one) for one in column["typeName"].get("typmods", ())]
+        if bounds and bounds[0] is not None and bounds[0] > at.options["precision"]:
+            return {"precision": bounds[0]}
+    return None
