@@ -22,9 +22,11 @@ RESET: Final[tuple[Told, ...]] = (reset_trouble,)
 
 async def change_limits(cluster: Cluster, limits: Limits) -> None:
     """Give a cluster other limits. Quotas that were used up are full again."""
+    cluster.quotas.fill(limits)
     if limits == cluster.limits:
         return
     cluster.limits = limits
+    cluster.limits_changed.ring()
     for told in LIMITS_CHANGED:
         await told(cluster)
 
@@ -32,6 +34,7 @@ async def change_limits(cluster: Cluster, limits: Limits) -> None:
 async def reset(cluster: Cluster) -> None:
     """Have a cluster behave as it did when the engine started; its data and its sessions stay."""
     cluster.clock.reset()
+    cluster.quotas.sleep(asleep=cluster.asleep)
     await change_limits(cluster, cluster.initial_limits)
     for told in RESET:
         await told(cluster)

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import final
 
+from pytest_dsql.local.bell import Bell
+
 
 @final
 class EngineClock:
@@ -19,7 +21,7 @@ class EngineClock:
     def __init__(self) -> None:
         self._moved_s = 0.0
         self._moves: list[tuple[float, float]] = []  #: the machine's time, and how far the clock was moved then
-        self._told: list[Callable[[], object]] = []
+        self._told = Bell()
 
     def now(self) -> float:
         """The engine's time, in seconds since the epoch."""
@@ -53,15 +55,8 @@ class EngineClock:
 
     def _set(self, moved_s: float) -> None:
         self._moved_s = moved_s
-        for tell in tuple(self._told):
-            tell()
+        self._told.ring()
 
     def on_move(self, tell: Callable[[], object]) -> Callable[[], None]:
         """Have `tell` called after each move; give the function that ends this."""
-        self._told.append(tell)
-
-        def forget() -> None:
-            if tell in self._told:
-                self._told.remove(tell)
-
-        return forget
+        return self._told.on(tell)

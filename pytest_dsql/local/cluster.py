@@ -9,8 +9,10 @@ from datetime import date
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from pytest_dsql.local.bell import Bell
 from pytest_dsql.local.clock import EngineClock
 from pytest_dsql.local.limits import DEFAULT, Limits
+from pytest_dsql.local.quotas import Quotas
 
 if TYPE_CHECKING:
     from pytest_dsql.local.faults.injector import Faults
@@ -60,6 +62,7 @@ class Cluster:
     principals: tuple[Principal, ...]
     rules: date  #: the dialect's rules of this day hold
     limits: Limits = DEFAULT  #: replaced as a whole when one is changed; ask anew each time
+    asleep: bool = False  #: begins INACTIVE
     clock: EngineClock = field(default_factory=EngineClock)
     peers: tuple[str, ...] = ()  #: the further Regions of a multi-Region cluster
     trouble: Trouble | None = None  #: what the engine was started with
@@ -79,6 +82,8 @@ class Cluster:
             RegionalEndpoint(self.id, self.region),
             *(RegionalEndpoint(_peer_id(self.id, region), region) for region in self.peers),
         )
+        self.limits_changed = Bell()
+        self.quotas = Quotas(self.clock, self.limits, asleep=self.asleep)
 
     @property
     def host(self) -> str:

@@ -43,6 +43,11 @@ async def _move_clock(cluster: Cluster, request: Message) -> Message:
     return {"now": cluster.clock.now()}
 
 
+async def _sleep(cluster: Cluster, _request: Message) -> Message:
+    cluster.quotas.sleep()
+    return {}
+
+
 async def _reset(cluster: Cluster, _request: Message) -> Message:
     await changes.reset(cluster)
     return {}
@@ -53,6 +58,7 @@ COMMANDS: Final[Mapping[str, ClusterCommand]] = {
     "set_limits": _set_limits,
     "clock": _clock,
     "move_clock": _move_clock,
+    "sleep": _sleep,
     "reset": _reset,
     **TROUBLE_COMMANDS,
 }

@@ -95,6 +95,7 @@ class Clusters:
         durable: bool | None = None,
         peers: tuple[str, ...] = (),
         trouble: Trouble = NO_TROUBLE,
+        asleep: bool = False,
     ) -> None:
         self._directory = directory
         self._installation = installation
@@ -106,6 +107,7 @@ class Clusters:
         self._durable = durable
         self._peers = peers
         self._trouble = trouble
+        self._asleep = asleep
         self._principal = throw_away_principal()
         self._lock = threading.Lock()
         self._count = 0
@@ -195,6 +197,7 @@ class Clusters:
             limits=self._limits,
             peers=self._peers,
             trouble=self._trouble,
+            asleep=self._asleep,
         )
         instance = _Instance(cluster, postgres, directory)
         try:

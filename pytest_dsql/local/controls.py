@@ -49,6 +49,10 @@ class LocalControls:
             self._injections = int(answer["latency"]) + int(answer["faults"])
         return self._injections
 
+    def sleep(self) -> None:
+        """Put the cluster to sleep: the next connection attempt begins to wake it, which takes the limit `wake_s`."""
+        self.engine.ask_cluster("sleep", self.cluster)
+
     def reset(self) -> None:
         """Have the cluster behave as it did when the engine started. Open connections stay open."""
         self.engine.ask_cluster("reset", self.cluster)

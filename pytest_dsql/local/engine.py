@@ -152,6 +152,7 @@ class EngineProcess:
             durable=self._options.durable,
             peers=self._options.peers,
             trouble=self._options.trouble(),
+            asleep=self._options.asleep,
         )
         return clusters, installation.describe()
 

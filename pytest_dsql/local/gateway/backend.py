@@ -22,6 +22,7 @@ from pytest_dsql.local.gateway.frames import (
 if TYPE_CHECKING:
     from pytest_dsql.local.gateway.session import Session
 
+_IDLE: Final = ord("I")
 _FATAL: Final = (b"VFATAL\0", b"VPANIC\0")
 
 _LOOKED_AT: Final = frozenset(
@@ -73,6 +74,7 @@ class Backend(asyncio.Protocol):
         end = len(data)
         pieces: list[bytes] = []
         passed = 0  # up to here the chunk is in `pieces`
+        rests = False
         last = end - HEADER_SIZE
         unpack = HEADER.unpack_from
         while position <= last:
@@ -89,6 +91,7 @@ class Backend(asyncio.Protocol):
                 if kind == READY_FOR_QUERY:
                     session.status = data[position + HEADER_SIZE]
                     self._completions = 0
+                    rests = session.status == _IDLE
                     if session.groups:
                         session.groups.popleft()
                 else:
@@ -113,6 +116,8 @@ class Backend(asyncio.Protocol):
             write(data)
         elif position:
             write(data[:position])
+        if rests and session.at_rest is not None:
+            session.at_rest()
 
     def _look(self, kind: int, payload: bytes) -> bytes | None:
         """Look at a frame that may have to be replaced; give the whole message to send instead."""

@@ -16,10 +16,6 @@ from pytest_dsql.local.gateway.statements import Decision
 if TYPE_CHECKING:
     from pytest_dsql.local.gateway.session import Session
 
-#: The longest message a client may send, in bytes (AWS user guide, "Troubleshooting": 10 MiB). A longer one closes the
-#: connection without a word, as seen on clusters in October 2026.
-MAX_MESSAGE: Final = 10 * 1024 * 1024
-
 #: Messages whose text is judged beside the loop, so that other sessions are served meanwhile: from this many bytes on
 #: judging takes longer than handing it over. A megabyte of INSERTs takes seconds.
 LONG_MESSAGE: Final = 65_536
@@ -99,6 +95,9 @@ class Frontend(asyncio.Protocol):
                 return
             data = bytes(self._held)
             self._held = bytearray()
+        # A longer message closes the connection without a word, as seen on clusters in October 2026; the AWS user guide
+        # ("Troubleshooting") has an error for it.
+        longest = session.cluster.limits.message_bytes + 4
         position = self._skip
         end = len(data)
         pieces: list[bytes] = []
@@ -106,7 +105,7 @@ class Frontend(asyncio.Protocol):
         while end - position >= HEADER_SIZE:
             kind, length = HEADER.unpack_from(data, position)
             after = position + 1 + length
-            if not 4 <= length <= MAX_MESSAGE + 4:
+            if not 4 <= length <= longest:
                 session.broken(_BAD_LENGTH if length < 4 else b"")
                 return
             if after > end:

@@ -23,6 +23,7 @@ from pytest_dsql.local.gateway.startup import Startup, StartupRefused
 from pytest_dsql.local.gateway.statements import Statements
 from pytest_dsql.local.gateway.tls import ServerName, ServerNames
 from pytest_dsql.local.latency.control import ConnectDelays
+from pytest_dsql.local.quotas import NotTaken, Quotas
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ _DENIED: Final = "unable to accept connection, access denied"
 _NO_SNI: Final = frames.error("FATAL", "08006", "unable to accept connection, sni was not received")
 #: What DSQL says to a name it doesn't serve is not on record.
 _UNKNOWN_HOST: Final = frames.error("FATAL", "08006", "unable to accept connection, cluster not found")
-_TOO_MANY: Final = frames.error("FATAL", "53300", "Unable to accept connection, too many open connections.")
+_TOO_MANY: Final = frames.error("FATAL", *NotTaken.OPEN.value)
 _NO_POSTGRES: Final = frames.error("FATAL", "57P03", "the cluster's PostgreSQL does not answer")
 _BAD_PACKET: Final = frames.error("FATAL", "08P01", "invalid length of startup packet")
 _NO_PASSWORD: Final = frames.error("FATAL", "08P01", "expected password response")
@@ -110,6 +111,7 @@ class Login(asyncio.Protocol):
         self._startup: Startup | None = None
         self._deadline = asyncio.get_running_loop().call_later(timeout_s, self._too_late)
         self._task: asyncio.Task[None] | None = None
+        self._counted: Quotas | None = None  #: where this connection was counted, until its session begins
         self._transport: asyncio.Transport
         self._name: ServerName
 
@@ -179,6 +181,10 @@ class Login(asyncio.Protocol):
         if wanted.user.startswith(INTERNAL_PREFIX):
             # The engine's own roles, its superuser among them, are nobody's.
             raise _Refused(_not_authorised(principal))
+        not_taken = cluster.quotas.take(cluster.limits)
+        if not_taken is not None:
+            raise _Refused(frames.error("FATAL", *not_taken.value))
+        self._counted = cluster.quotas
         self._transport.pause_reading()
         self._task = asyncio.get_running_loop().create_task(self._begin(cluster, principal, wanted))
 
@@ -239,6 +245,7 @@ class Login(asyncio.Protocol):
         self._deadline.cancel()
         self._reception.logins.discard(self)
         session = Session(cluster, self._reception.statements, opened.key, self._reception.ended)
+        self._counted = None
         self._reception.begun(session)
         session.join(self._transport, opened.transport)
         # A cancellation key of our own: a client's CancelRequest must not reach PostgreSQL.
@@ -271,6 +278,8 @@ class Login(asyncio.Protocol):
         self._buffer.clear()
         if self._task is not None:
             self._task.cancel()
+        if self._counted is not None:
+            self._counted.closed()
 
 
 def _region_of(cluster: Cluster, host: str, presented: token.Token) -> int:

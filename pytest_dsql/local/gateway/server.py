@@ -14,6 +14,7 @@ from typing import Final, final
 from pytest_dsql.local.gateway.authority import CertificateAuthority
 from pytest_dsql.local.gateway.directory import ClusterDirectory
 from pytest_dsql.local.gateway.hello import Greeting, greet, server_name
+from pytest_dsql.local.gateway.lifetimes import Lifetimes
 from pytest_dsql.local.gateway.login import Login, Reception
 from pytest_dsql.local.gateway.session import Session
 from pytest_dsql.local.gateway.statements import Judge, Statements
@@ -62,10 +63,11 @@ class Gateway:
         self._timeout_s = handshake_timeout_s
         self._greetings: set[asyncio.Task[None]] = set()
         self._sessions: set[Session] = set()
+        self._lifetimes: dict[str, Lifetimes] = {}  #: by the cluster's id
         self._idle = asyncio.Event()
         self._listener: socket.socket | None = None
         self._resuming: asyncio.TimerHandle | None = None
-        self._reception = Reception(directory, self._names, Statements(judge), self._sessions.add, self._forget)
+        self._reception = Reception(directory, self._names, Statements(judge), self._begun, self._ended)
 
     @property
     def sessions(self) -> int:
@@ -99,6 +101,8 @@ class Gateway:
             loop.remove_reader(self._listener)
             self._listener.close()
             self._listener = None
+        for lifetimes in self._lifetimes.values():
+            lifetimes.close()
         for task in self._greetings:
             task.cancel()
         if self._greetings:
@@ -114,8 +118,17 @@ class Gateway:
         for session in list(self._sessions):
             session.abort()
 
-    def _forget(self, session: Session) -> None:
+    def _begun(self, session: Session) -> None:
+        self._sessions.add(session)
+        cluster = session.cluster
+        if cluster.id not in self._lifetimes:
+            self._lifetimes[cluster.id] = Lifetimes(cluster)
+        self._lifetimes[cluster.id].begun(session)
+
+    def _ended(self, session: Session) -> None:
         self._sessions.discard(session)
+        self._lifetimes[session.cluster.id].ended(session)
+        session.cluster.quotas.closed()
         if not self._sessions:
             self._idle.set()
 

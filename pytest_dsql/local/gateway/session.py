@@ -26,6 +26,7 @@ from pytest_dsql.local.gateway.statements import Statements
 #: Bytes that may wait for a slow client before its backend is paused.
 _CLIENT_BACKLOG: Final = 256 * 1024
 
+_IDLE: Final = ord("I")
 _TERMINATED: Final = frames.error("FATAL", "57P01", "terminating connection due to administrator command")
 
 
@@ -34,6 +35,7 @@ class Session:
     """Both sides of one connection."""
 
     __slots__ = (
+        "at_rest",
         "backend",
         "cluster",
         "copying_in",
@@ -57,10 +59,12 @@ class Session:
         self.ended = ended
         self.groups: deque[Group] = deque()  #: sent, not yet answered
         self.open_tags: dict[int, bytes] = {}  #: of the group that no Sync has ended yet
-        self.status = ord("I")  #: as in the last ReadyForQuery: I, T or E
+        self.status = _IDLE  #: as in the last ReadyForQuery: I, T or E
         self.copying_in = False
         self.leaving = False  #: the client has said goodbye
         self.over = False  #: both sides are being closed
+        #: Called when a statement was answered and no transaction is open.
+        self.at_rest: Callable[[], object] | None = None
         self.frontend = Frontend(self)
         self.backend = Backend(self)
 
@@ -88,6 +92,17 @@ class Session:
     def broken(self, farewell: bytes) -> None:
         """End the session because its client doesn't keep to the protocol."""
         self._close(farewell)
+
+    @property
+    def working(self) -> bool:
+        """Whether a transaction is open or a statement under way."""
+        return self.status != _IDLE or bool(self.groups) or self.frontend.executes > 0
+
+    def expire(self) -> None:
+        """End the session without a word: its time is over."""
+        if not self.over:
+            self._stop_statement()
+            self._close(b"")
 
     def abort(self) -> None:
         """End the session without waiting for anybody."""
