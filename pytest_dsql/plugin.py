@@ -19,6 +19,9 @@ from pytest_dsql.settings import OPTIONS, Settings
 #: How many selected tests of this process measure cells.
 _ASKED: Final = pytest.StashKey[int]()
 
+#: Why there can be no target, as an xdist worker found out: only workers collect.
+_UNFIT: Final = pytest.StashKey[str]()
+
 #: Where code lies that no test is written in: this package, pytest, the standard library.
 _OTHERS_CODE: Final = tuple(
     f"{directory}{os.sep}"
@@ -81,10 +84,12 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the hook's signature
-    """Learn from an xdist worker how many of its tests measure cells."""
-    asked = getattr(node, "workeroutput", {}).get("dsql_asked", 0)
+    """Learn from an xdist worker how many of its tests measure cells, and whether there can be a target for them."""
+    output = getattr(node, "workeroutput", {})
     # Every worker collects the same tests; they run once altogether.
-    node.config.stash[_ASKED] = max(node.config.stash[_ASKED], asked)
+    node.config.stash[_ASKED] = max(node.config.stash[_ASKED], output.get("dsql_asked", 0))
+    if output.get("dsql_unfit"):
+        node.config.stash[_UNFIT] = output["dsql_unfit"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -101,14 +106,25 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config = session.config
     names = [set(getattr(one, "fixturenames", ())) for one in session.items]
     config.stash[_ASKED] = sum("dsql_load" in one for one in names)
-    if config.option.collectonly or hasattr(config, "workerinput") or not any("dsql_target" in one for one in names):
+    if config.option.collectonly or not any("dsql_target" in one for one in names):
         return
     from pytest_dsql.targets import preflight
 
     try:
         preflight(settings_of(config), results=any("dsql_results" in one for one in names))
     except DsqlError as error:
-        raise pytest.UsageError(str(error)) from None
+        if not hasattr(config, "workerinput"):
+            raise pytest.UsageError(str(error)) from None
+        config.stash[_UNFIT] = str(error)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Run nothing in an xdist worker that can't make its target, and stop the run: its end says why, once."""
+    if _UNFIT not in item.config.stash:
+        return None
+    item.session.shouldstop = item.config.stash[_UNFIT]
+    return True
 
 
 @pytest.hookimpl(wrapper=True)
@@ -192,6 +208,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         return
     if hasattr(config, "workerinput"):
         config.workeroutput["dsql_asked"] = config.stash[_ASKED]  # type: ignore[attr-defined] # xdist's attribute
+        config.workeroutput["dsql_unfit"] = config.stash.get(_UNFIT, None)  # type: ignore[attr-defined]
+        return
+    if _UNFIT in config.stash:
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
         return
     if exitstatus != pytest.ExitCode.OK or config.option.collectonly or not config.stash[_ASKED]:
         return

@@ -12,6 +12,7 @@ from psycopg import AsyncConnection, Connection, pq
 from psycopg.rows import TupleRow
 
 from pytest_dsql.connect import refusal
+from pytest_dsql.connect.backoff import Patience
 from pytest_dsql.connect.endpoint import Endpoint, IamAuth
 from pytest_dsql.connect.readiness import EVENT_READ, EVENT_WRITE, wait_ready, wait_ready_async
 from pytest_dsql.connect.token import TokenSource
@@ -220,35 +221,49 @@ def _in_turn(addresses: tuple[str, ...]) -> list[str]:
 
 @overload
 def dial(
-    endpoint: Endpoint, tokens: TokenSource, *, timeout_s: float = TIMEOUT_S
+    endpoint: Endpoint, tokens: TokenSource, *, timeout_s: float = TIMEOUT_S, patient: bool = True
 ) -> tuple[Connection[TupleRow], Phases]: ...
 @overload
 def dial(
-    endpoint: Endpoint, tokens: TokenSource, *, timeout_s: float = TIMEOUT_S, connection_class: type[_SyncT]
+    endpoint: Endpoint,
+    tokens: TokenSource,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    patient: bool = True,
+    connection_class: type[_SyncT],
 ) -> tuple[_SyncT, Phases]: ...
 def dial(
     endpoint: Endpoint,
     tokens: TokenSource,
     *,
     timeout_s: float = TIMEOUT_S,
+    patient: bool = True,
     connection_class: type[Connection[Any]] = Connection,
 ) -> tuple[Connection[Any], Phases]:
     """Make a connection, in autocommit mode, within `timeout_s` seconds.
 
     Autocommit, because a transaction that psycopg began with the first statement would stay open until DSQL ends it at
     300 s; `with connection.transaction():` makes one where it is wanted. A token that was used before and is refused
-    now is signed anew, once. Raises ConnectionFailed and CredentialsError.
+    now is signed anew, once. With `patient`, a refusal that passes (`backoff.passes`) is waited out. Raises
+    ConnectionFailed and CredentialsError.
     """
+    end = time.monotonic() + timeout_s
+    patience = Patience(end)
     retried = False
     while True:
         signed_before = tokens.signed
         attempt = None
         try:
             attempt = Dial(endpoint, tokens.token())
-            _drive(attempt, timeout_s)
+            _drive(attempt, end)
         except BaseException as error:
             if attempt is not None:
                 attempt.close()
+            if patient and isinstance(error, ConnectionFailed):
+                pause_s = patience.pause_s(error, time.monotonic())
+                if pause_s is not None:
+                    time.sleep(pause_s)
+                    continue
             if retried or not _may_be_stale(error, tokens, signed_before):
                 raise
             retried = True
@@ -265,9 +280,11 @@ async def dial_async(
     timeout_s: float = TIMEOUT_S,
     connection_class: type[_AsyncT],
 ) -> tuple[_AsyncT, Phases]:
-    """Make an asynchronous connection, likewise; looks up host and credentials in a thread."""
+    """Make an asynchronous connection, likewise and patiently; looks up host and credentials in a thread."""
     import asyncio
 
+    end = time.monotonic() + timeout_s
+    patience = Patience(end)
     retried = False
     while True:
         signed_before = tokens.signed
@@ -275,10 +292,15 @@ async def dial_async(
         try:
             resolved = await asyncio.to_thread(endpoint.resolved)
             attempt = Dial(resolved, await asyncio.to_thread(tokens.token))
-            await _drive_async(attempt, timeout_s)
+            await _drive_async(attempt, end)
         except BaseException as error:
             if attempt is not None:
                 attempt.close()
+            if isinstance(error, ConnectionFailed):
+                pause_s = patience.pause_s(error, time.monotonic())
+                if pause_s is not None:
+                    await asyncio.sleep(pause_s)
+                    continue
             if retried or not _may_be_stale(error, tokens, signed_before):
                 raise
             retried = True
@@ -288,8 +310,8 @@ async def dial_async(
         return connection, attempt.phases
 
 
-def _drive(attempt: Dial, timeout_s: float) -> None:
-    clock = _AddressClock(attempt, timeout_s)
+def _drive(attempt: Dial, end: float) -> None:
+    clock = _AddressClock(attempt, end)
     while True:
         if not wait_ready(attempt.fileno(), attempt.wants, clock.left_s()):
             clock.too_slow()
@@ -297,8 +319,8 @@ def _drive(attempt: Dial, timeout_s: float) -> None:
             return
 
 
-async def _drive_async(attempt: Dial, timeout_s: float) -> None:
-    clock = _AddressClock(attempt, timeout_s)
+async def _drive_async(attempt: Dial, end: float) -> None:
+    clock = _AddressClock(attempt, end)
     while True:
         if not await wait_ready_async(attempt.fileno(), attempt.wants, clock.left_s()):
             clock.too_slow()
@@ -309,9 +331,9 @@ async def _drive_async(attempt: Dial, timeout_s: float) -> None:
 class _AddressClock:
     """Shares the time for a connection out among its addresses."""
 
-    def __init__(self, attempt: Dial, timeout_s: float) -> None:
+    def __init__(self, attempt: Dial, end: float) -> None:
         self._attempt = attempt
-        self._end = time.monotonic() + timeout_s
+        self._end = end
         self._left = -1
 
     def left_s(self) -> float:

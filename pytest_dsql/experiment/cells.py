@@ -211,7 +211,7 @@ class Load:
         from pytest_dsql.load.burst import sequential_connects
 
         _whole("n", n, 1, 10_000)
-        return self._connections("sequential", n, 1, lambda: sequential_connects(self.endpoint, n))
+        return self._connections("sequential", n, 1, lambda: sequential_connects(self.endpoint, n, seed=self.seed))
 
     def raise_if_void(self) -> None:
         """Raise SloMissed for a cell that violated an invariant: it is void, whether or not the test asks."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from time import perf_counter_ns, process_time_ns
+import random
+from time import perf_counter_ns, process_time_ns, sleep
 from typing import TYPE_CHECKING, Any, Final
 
+import psycopg
+
+from pytest_dsql.connect.backoff import BACKOFF
 from pytest_dsql.connect.dialer import dial
 from pytest_dsql.connect.token import TokenSource
-from pytest_dsql.errors import ConnectionFailed, DsqlError, LoadFailed
-from pytest_dsql.load.connecting import ConnectLog
+from pytest_dsql.errors import ConnectionFailed, DsqlError, ErrorClass, LoadFailed
+from pytest_dsql.load.connecting import ConnectLog, unanswered
 from pytest_dsql.load.loop import Loop
 from pytest_dsql.load.measurement import ConnectStats
 from pytest_dsql.load.merging import merge_connects
 from pytest_dsql.load.plan import BurstShare
 from pytest_dsql.load.processes import Fleet, WorkerProcess
 from pytest_dsql.load.shipping import pack
+from pytest_dsql.transaction import stream_seed
 
 if TYPE_CHECKING:
     from pytest_dsql.connect.endpoint import Endpoint
@@ -78,10 +83,11 @@ def connect_burst(endpoint: Endpoint, n: int, *, workers: int = 1, timeout_s: fl
     return total
 
 
-def sequential_connects(endpoint: Endpoint, n: int) -> ConnectStats:
+def sequential_connects(endpoint: Endpoint, n: int, *, seed: int = 1) -> ConnectStats:
     """Connect, `SELECT 1`, close: `n` times, one after the other, in this process.
 
-    Refusals are counted by SQLSTATE and are no error. Raises CredentialsError.
+    Refusals are counted by SQLSTATE and are no error. After one by a limit comes a pause, or only the limit would be
+    measured; `seed` is that of its jitter. Raises CredentialsError.
     """
     if n < 1:
         raise ValueError(f"at least one connection, not {n}")
@@ -89,15 +95,23 @@ def sequential_connects(endpoint: Endpoint, n: int) -> ConnectStats:
     tokens = TokenSource(endpoint)
     log = ConnectLog()
     began_ns, cpu_ns = perf_counter_ns(), process_time_ns()
+    jitter = random.Random(stream_seed(seed, "sequential connections", n))
+    refusals = 0  #: in a row
     for _ in range(n):
         try:
-            connection, phases = dial(endpoint, tokens)
+            connection, phases = dial(endpoint, tokens, patient=False)
+            with connection:
+                connection.execute("SELECT 1")
         except ConnectionFailed as error:
             log.refused(error)
-            continue
-        with connection:
-            connection.execute("SELECT 1")
-        log.made(phases)
+            if error.error_class is ErrorClass.LIMIT:
+                refusals += 1
+                sleep(BACKOFF.pause_s(refusals, jitter.random()))
+        except psycopg.Error as error:
+            log.refused(unanswered(error))
+        else:
+            log.made(phases)
+            refusals = 0
     stats = log.stats
     stats.elapsed_ns = perf_counter_ns() - began_ns
     stats.client_cpu_ns = process_time_ns() - cpu_ns

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 Decided: TypeAlias = "Callable[[PGconn | ConnectionFailed], None]"
 
 
+def unanswered(error: Exception) -> ConnectionFailed:
+    """Tell of a connection that was made but did not answer: it is none."""
+    return ConnectionFailed(
+        f"connected, but SELECT 1 failed: {error}", phase="startup", sqlstate=getattr(error, "sqlstate", None)
+    )
+
+
 @final
 class ConnectLog:
     """Counts connection attempts into a `ConnectStats`."""
@@ -55,9 +62,14 @@ class ConnectLog:
 
 @final
 class Connecting:
-    """One connection attempt; `decided` is called once, from the loop and never from the constructor."""
+    """One connection attempt; `decided` is called once, from the loop and never from the constructor.
 
-    __slots__ = ("_decided", "_dial", "_fileno", "_log", "_loop", "_patience_s")
+    It is counted in `log`; with `on_trial`, one that was made is left to the caller, who counts it by its `phases`.
+    """
+
+    __slots__ = ("_decided", "_dial", "_fileno", "_log", "_loop", "_on_trial", "_patience_s", "phases")
+
+    phases: Phases  #: once it was made
 
     def __init__(
         self,
@@ -68,7 +80,9 @@ class Connecting:
         *,
         timeout_s: float,
         decided: Decided,
+        on_trial: bool = False,
     ) -> None:
+        self._on_trial = on_trial
         self._loop = loop
         self._log = log
         self._decided: Decided | None = decided
@@ -109,7 +123,9 @@ class Connecting:
         decided, self._decided = self._decided, None
         self._dial = None  # the time-out's timer still refers to us
         if decided is not None:
-            self._log.made(dial.phases)
+            self.phases = dial.phases
+            if not self._on_trial:
+                self._log.made(dial.phases)
             decided(dial.pgconn)
 
     def _begin_waiting(self) -> None:

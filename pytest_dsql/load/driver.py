@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING, Final, final
 
-from pytest_dsql.errors import ConnectionFailed, ErrorClass
+from pytest_dsql.connect.backoff import BACKOFF
+from pytest_dsql.errors import ConnectionFailed
 from pytest_dsql.load.arrivals import schedule_of
 from pytest_dsql.load.connecting import Connecting, ConnectLog, Decided
 from pytest_dsql.load.health import HealthMonitor, WorkerHealth, collect_young
@@ -15,9 +17,10 @@ from pytest_dsql.load.open_session import OpenSession
 from pytest_dsql.load.plan import CONNECT_TIMEOUT_S, WorkerShare
 from pytest_dsql.load.queue import Queue
 from pytest_dsql.load.recorder import Batch, Recorder
-from pytest_dsql.load.retry import RETRY, RetryPolicy
+from pytest_dsql.load.retry import RETRY, RetryPolicy, is_limit
 from pytest_dsql.load.session import Session
 from pytest_dsql.load.statements import new_converter
+from pytest_dsql.transaction import stream_seed
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
@@ -27,9 +30,10 @@ if TYPE_CHECKING:
 
 #: How often a worker reports what it has measured.
 REPORT_S: Final = 0.25
-#: How long first connections that meet a connection limit are tried again, and how often.
+#: How long first connections that meet a connection limit are tried again: so long, and the time that DSQL's rate of
+#: 100 new connections a second takes for all of the cell's, twice.
 _LIMIT_PATIENCE_S: Final = 10.0
-_LIMIT_PAUSE_S: Final = 0.25
+_PATIENCE_PER_CONNECTION_S: Final = 0.02
 #: `SELECT 1` this often, or for this long, gives the round-trip time.
 _RTT_COUNT: Final = 50
 _RTT_LIMIT_S: Final = 2.0
@@ -69,6 +73,7 @@ class Driver:
         self._start_ns = 0
         self._window_start_ns = 0
         self._tokens = tokens
+        self._jitter = random.Random(stream_seed(share.plan.seed, "connecting", share.first_slot))
         self._report = report
         self._finished = finished
         self.queue: Final = self._make_queue()
@@ -118,19 +123,19 @@ class Driver:
             self._one_connection().finish()
             return
         began_ns, cpu_ns = perf_counter_ns(), process_time_ns()
-        deadline_ns = began_ns + int(_LIMIT_PATIENCE_S * 1e9)
+        deadline_ns = began_ns + self._patience_ns
         failures: list[ConnectionFailed] = []
         missing = len(self._sessions)
 
-        def dial(session: Session) -> None:
-            self.connect(lambda made: decided(session, made))
+        def dial(session: Session, refusals: int = 0) -> None:
+            self.connect(lambda made: decided(session, made, refusals))
 
-        def decided(session: Session, made: PGconn | ConnectionFailed) -> None:
+        def decided(session: Session, made: PGconn | ConnectionFailed, refusals: int) -> None:
             nonlocal missing
             if isinstance(made, ConnectionFailed):
                 now_ns = perf_counter_ns()
-                if made.error_class is ErrorClass.LIMIT and now_ns < deadline_ns:
-                    self.loop.at(now_ns + int(_LIMIT_PAUSE_S * 1e9), lambda: dial(session))
+                if is_limit(made.error_class) and now_ns < deadline_ns:
+                    self.loop.at(now_ns + self._pause_ns(refusals + 1), lambda: dial(session, refusals + 1))
                     return
                 failures.append(made)
                 self.loop.stop()
@@ -150,9 +155,17 @@ class Driver:
         if failures:
             raise failures[0]
 
+    @property
+    def _patience_ns(self) -> int:
+        return int((_LIMIT_PATIENCE_S + _PATIENCE_PER_CONNECTION_S * self.plan.connections) * 1e9)
+
+    def _pause_ns(self, refusals: int) -> int:
+        return int(BACKOFF.pause_s(refusals, self._jitter.random()) * 1e9)
+
     def _one_connection(self) -> PGconn:
         """Make a connection outside of what is measured; a connection limit is waited out."""
-        deadline_ns = perf_counter_ns() + int(_LIMIT_PATIENCE_S * 1e9)
+        deadline_ns = perf_counter_ns() + self._patience_ns
+        refusals = 0
         results: list[PGconn | ConnectionFailed] = []
 
         def decided(made: PGconn | ConnectionFailed) -> None:
@@ -173,9 +186,10 @@ class Driver:
             if not isinstance(result, ConnectionFailed):
                 return result
             now_ns = perf_counter_ns()
-            if result.error_class is not ErrorClass.LIMIT or now_ns >= deadline_ns:
+            if not is_limit(result.error_class) or now_ns >= deadline_ns:
                 raise result
-            self.loop.at(now_ns + int(_LIMIT_PAUSE_S * 1e9), dial)
+            refusals += 1
+            self.loop.at(now_ns + self._pause_ns(refusals), dial)
 
     def measure_rtt(self) -> list[int]:
         """Return the times of some `SELECT 1` on an idle connection, in nanoseconds."""

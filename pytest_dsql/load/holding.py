@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from psycopg import OperationalError
 
 from pytest_dsql.errors import ConnectionFailed
-from pytest_dsql.load.connecting import Connecting, ConnectLog
+from pytest_dsql.load.connecting import Connecting, ConnectLog, unanswered
 from pytest_dsql.load.loop import READ
 from pytest_dsql.load.measurement import ConnectStats
 from pytest_dsql.load.plan import BurstShare
@@ -18,6 +18,7 @@ from pytest_dsql.load.statements import LAST_GOOD_STATUS, fault_of
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
+    from pytest_dsql.connect.dialer import Phases
     from pytest_dsql.connect.token import TokenSource
     from pytest_dsql.load.loop import Loop
 
@@ -56,16 +57,20 @@ class HeldConnections:
     def _begin(self) -> None:
         self._cpu_ns = process_time_ns()
         for _ in range(self._share.connections):
-            Connecting(
-                self._loop,
-                self._share.endpoint,
-                self._tokens,
-                self._log,
-                timeout_s=self._share.timeout_s,
-                decided=self._decided,
-            )
+            self._connect()
 
-    def _decided(self, made: PGconn | ConnectionFailed) -> None:
+    def _connect(self) -> None:
+        connecting = Connecting(
+            self._loop,
+            self._share.endpoint,
+            self._tokens,
+            self._log,
+            timeout_s=self._share.timeout_s,
+            decided=lambda made: self._decided(made, connecting),
+            on_trial=True,
+        )
+
+    def _decided(self, made: PGconn | ConnectionFailed, connecting: Connecting) -> None:
         if isinstance(made, ConnectionFailed):
             self._count_down()
             return
@@ -79,7 +84,8 @@ class HeldConnections:
             return
         fileno = made.socket
         self._asking.add(fileno)
-        self._loop.add(fileno, READ, lambda _events: self._answered(made, fileno))
+        phases = connecting.phases
+        self._loop.add(fileno, READ, lambda _events: self._answered(made, fileno, phases))
         timeout_s = self._share.timeout_s
         self._loop.at(perf_counter_ns() + int(timeout_s * 1e9), lambda: self._time_out(fileno))
 
@@ -92,7 +98,7 @@ class HeldConnections:
         self._asking.discard(fileno)
         self._loop.remove(fileno)
 
-    def _answered(self, pgconn: PGconn, fileno: int) -> None:
+    def _answered(self, pgconn: PGconn, fileno: int, phases: Phases) -> None:
         result: Any = None
         try:
             pgconn.consume_input()
@@ -109,14 +115,11 @@ class HeldConnections:
         if result is None or result.status > LAST_GOOD_STATUS:
             self._broke(OperationalError(fault_of(result).message if result is not None else "no answer"))
         else:
+            self._log.made(phases)
             self._count_down()
 
     def _broke(self, error: Exception) -> None:
-        """A connection that was made but did not answer is none."""
-        stats = self._log.stats
-        stats.attempted -= 1
-        stats.succeeded -= 1
-        self._log.refused(ConnectionFailed(f"connected, but SELECT 1 failed: {error}", phase="startup"))
+        self._log.refused(unanswered(error))
         self._count_down()
 
     def _count_down(self) -> None:

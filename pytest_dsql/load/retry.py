@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, final
 
+from pytest_dsql.connect.backoff import BACKOFF
+from pytest_dsql.errors import ErrorClass
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -30,9 +33,23 @@ class RetryPolicy:
         """Return when the next attempt begins, or None when there is none."""
         if attempts_made >= self.attempts:
             return None
-        start_ns = now_ns + self.pause_ns(attempts_made, jitter)
+        return self._in_time(now_ns + self.pause_ns(attempts_made, jitter), intended_ns)
+
+    def next_connect_ns(self, *, refusals: int, intended_ns: int, now_ns: int, jitter: float) -> int | None:
+        """Return when to ask for a connection again that was refused by a limit, or None when that is too late.
+
+        A refusal is no attempt of the transaction, so it is not their number that counts but the time.
+        """
+        return self._in_time(now_ns + int(BACKOFF.pause_s(refusals, jitter) * 1e9), intended_ns)
+
+    def _in_time(self, start_ns: int, intended_ns: int) -> int | None:
         return start_ns if start_ns <= intended_ns + int(self.deadline_s * 1e9) else None
 
 
 #: The order workload's rule, and everybody's default.
 RETRY: Final = RetryPolicy()
+
+
+def is_limit(refusal: ErrorClass) -> bool:
+    """Tell whether a refused connection met a limit that passes: connections, their rate, a cluster that wakes up."""
+    return refusal in (ErrorClass.LIMIT, ErrorClass.TRANSIENT)

@@ -15,6 +15,7 @@ from pytest_dsql.errors import RETRYABLE, ConnectionFailed, ErrorClass, Transact
 from pytest_dsql.load.attempt import Attempts, Sign
 from pytest_dsql.load.link import Asking
 from pytest_dsql.load.measurement import Outcome
+from pytest_dsql.load.retry import is_limit
 from pytest_dsql.load.statements import LAST_GOOD_STATUS, Fault, dump
 from pytest_dsql.transaction import Context, Rejected, Transaction, stream_seed
 
@@ -162,6 +163,7 @@ class Session(Attempts):
         index = self._index
         intended_ns = self._intended_ns
         self._attempts = 1
+        refusals = 0  #: of connections, by a limit
         while True:
             if type(ended) is Rejected:
                 outcome = Outcome.REJECTED
@@ -178,10 +180,14 @@ class Session(Attempts):
             self._unanswered_commit = False
             now_ns = perf_counter_ns()
             resume_ns = None
-            # A limit met while connecting is one of connections or of their rate: it passes.
-            if fault.error_class in RETRYABLE or (self._pgconn is None and fault.error_class is ErrorClass.LIMIT):
+            if self._pgconn is None and is_limit(fault.error_class):
+                refusals += 1
+                resume_ns = driver.retry.next_connect_ns(
+                    refusals=refusals, intended_ns=intended_ns, now_ns=now_ns, jitter=self._backoff.random()
+                )
+            elif fault.error_class in RETRYABLE:
                 resume_ns = driver.retry.next_start_ns(
-                    attempts_made=self._attempts,
+                    attempts_made=self._attempts - refusals,
                     intended_ns=intended_ns,
                     now_ns=now_ns,
                     jitter=self._backoff.random(),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_dsql.errors import ConnectionFailed, UsageError
+from pytest_dsql.targets.patience import patience
 from pytest_dsql.targets.target import Target
 
 if TYPE_CHECKING:
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
     from pytest_dsql.connect.endpoint import Endpoint
     from pytest_dsql.settings import Settings
+
+#: How long the first queries may take.
+_PATIENCE_S: Final = 10.0
 
 
 def endpoint_of(settings: Settings) -> Endpoint:
@@ -40,7 +44,7 @@ def attach(settings: Settings) -> Target:
     tokens = TokenSource(endpoint)
     connection, _phases = dial(endpoint, tokens)
     try:
-        with connection:
+        with connection, patience(connection, _PATIENCE_S, _silent(endpoint)):
             dialect, facts = _ask(connection)
     except psycopg.Error as error:
         said = " ".join(str(error).split())
@@ -53,6 +57,13 @@ def attach(settings: Settings) -> Target:
         endpoint = replace(endpoint, dialect=dialect)
         tokens = TokenSource(endpoint)
     return Target(name="attach", endpoint=endpoint, tokens=tokens, facts=facts)
+
+
+def _silent(endpoint: Endpoint) -> ConnectionFailed:
+    return ConnectionFailed(
+        f"{endpoint.describe()} accepted the login, but did not answer a query within {_PATIENCE_S:g} s",
+        phase="startup",
+    )
 
 
 def _ask(connection: psycopg.Connection[Any]) -> tuple[Any, dict[str, Any]]:

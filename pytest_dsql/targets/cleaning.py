@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_dsql.errors import DsqlError
+from pytest_dsql.targets.patience import patience
 
 if TYPE_CHECKING:
     import psycopg
@@ -51,35 +49,15 @@ def removing_new_objects(target: Target) -> Iterator[None]:
     yield
     if target.engine.ended() is not None:
         return  # with everything that was in it
-    with target.connect() as connection, _patience(connection):
+    with target.connect() as connection, patience(connection, _PATIENCE_S, _too_long()):
         _drop_all_but(connection, before)
 
 
-@contextmanager
-def _patience(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Cut the connection when the block takes too long: no other time limit can be set (DSQL refuses lock_timeout)."""
-    import psycopg
-
-    cut = threading.Event()
-
-    def shut() -> None:
-        cut.set()
-        with socket.socket(fileno=os.dup(connection.fileno())) as line:
-            line.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(_PATIENCE_S, shut)
-    timer.start()
-    try:
-        yield
-    except psycopg.OperationalError:
-        if not cut.is_set():
-            raise
-        raise DsqlError(
-            f"what the test created could not be dropped within {_PATIENCE_S:g} s: a connection that it left open is "
-            "in a transaction; close it, or commit"
-        ) from None
-    finally:
-        timer.cancel()
+def _too_long() -> DsqlError:
+    return DsqlError(
+        f"what the test created could not be dropped within {_PATIENCE_S:g} s: a connection that it left open is "
+        "in a transaction; close it, or commit"
+    )
 
 
 def _objects(connection: psycopg.Connection[Any]) -> list[tuple[str, int, str]]:

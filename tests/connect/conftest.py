@@ -80,6 +80,12 @@ def error_response(sqlstate: str, message: str, **fields: str) -> bytes:
     return b"E" + (len(body) + 4).to_bytes(4, "big") + body
 
 
+def hold(client: socket.socket) -> None:
+    """Keep a client waiting until it, or the test, goes."""
+    while client.recv(4096):
+        pass
+
+
 @contextmanager
 def refusing(sqlstate: str, message: str, **fields: str) -> Iterator[int]:
     """A server without TLS that refuses every startup message."""

@@ -27,7 +27,7 @@ from pytest_dsql.connect.dialer import Dial, _in_turn, dial, dial_async
 from pytest_dsql.connect.endpoint import AMAZON_ROOT, Endpoint, IamAuth, PasswordAuth
 from pytest_dsql.connect.token import TokenSource
 from pytest_dsql.errors import ConnectionFailed, CredentialsError, ErrorClass
-from tests.connect.conftest import error_response, listening, refusing
+from tests.connect.conftest import error_response, hold, listening, refusing
 from tests.plain_postgres import PlainPostgres
 
 SECRET = "geheim-9f86d081884c7d65"
@@ -48,7 +48,7 @@ def plain(port: int, **fields: Any) -> Endpoint:
 
 def failure(endpoint: Endpoint, timeout_s: float = 10.0) -> ConnectionFailed:
     with pytest.raises(ConnectionFailed) as caught:
-        dial(endpoint, TokenSource(endpoint), timeout_s=timeout_s)
+        dial(endpoint, TokenSource(endpoint), timeout_s=timeout_s, patient=False)
     error = caught.value
     assert "\n" not in str(error)
     assert SECRET not in str(error) + repr(error)
@@ -322,12 +322,6 @@ class TestUnreachable:
                 both = replace(endpoint, hostaddr="127.0.0.2,127.0.0.1")
                 connection, _phases = dial(both, TokenSource(both), timeout_s=4.0)
                 connection.close()
-
-
-def hold(client: socket.socket) -> None:
-    """Keep a client waiting until it, or the test, goes."""
-    while client.recv(4096):
-        pass
 
 
 class TestTokens:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import psycopg
@@ -18,6 +17,7 @@ from pytest_dsql.connect.endpoint import Endpoint, IamAuth
 from pytest_dsql.connect.pool import open_async_pool, open_pool
 from pytest_dsql.connect.token import TokenSource, sign_token
 from pytest_dsql.errors import ConnectionFailed, ErrorClass
+from pytest_dsql.local.clock import EngineClock
 from pytest_dsql.local.cluster import Cluster
 from tests.local.gateway.conftest import cluster
 from tests.local.gateway.harness import REGION, RunningGateway, run_gateway
@@ -25,21 +25,17 @@ from tests.local.gateway.harness import REGION, RunningGateway, run_gateway
 __all__ = ["cluster"]
 
 
-@dataclass
-class Ahead:
-    """How far the gateway's clock is ahead of ours."""
-
-    seconds: float = 0.0
-
-
-@pytest.fixture(scope="module")
-def ahead() -> Ahead:
-    return Ahead()
+@pytest.fixture
+def clock(gateway: RunningGateway) -> Iterator[EngineClock]:
+    """The cluster's clock, for a test to move."""
+    clock = gateway.cluster.clock
+    yield clock
+    gateway.call(clock.reset)
 
 
 @pytest.fixture(scope="module")
-def gateway(cluster: Cluster, ahead: Ahead, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
-    yield from run_gateway(cluster, tmp_path_factory.mktemp("authority"), clock=lambda: time.time() + ahead.seconds)
+def gateway(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    yield from run_gateway(cluster, tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(params=["its own name", "localhost"])
@@ -111,7 +107,7 @@ def test_the_environments_options_and_address_do_not_get_in_the_way(
 
 
 def test_an_expired_token_is_replaced_by_a_fresh_one(
-    endpoint: Endpoint, ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+    endpoint: Endpoint, gateway: RunningGateway, clock: EngineClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def short(endpoint: Endpoint, keys: SigningKeys) -> str:
         return sign_token(endpoint, keys, expires_s=1)
@@ -120,15 +116,16 @@ def test_an_expired_token_is_replaced_by_a_fresh_one(
     with monkeypatch.context() as patch:
         patch.setattr(token_module, "sign_token", short)
         tokens.token()
-    monkeypatch.setattr(ahead, "seconds", 30.0)
+    gateway.call(lambda: clock.move(30.0))
     dial(endpoint, tokens)[0].close()
     assert tokens.signed == 2
 
 
 def test_a_machine_whose_clock_is_wrong_is_told_so(
-    endpoint: Endpoint, ahead: Ahead, monkeypatch: pytest.MonkeyPatch
+    endpoint: Endpoint, gateway: RunningGateway, clock: EngineClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahead, "seconds", 7200.0)
+    monkeypatch.setattr(EngineClock, "at", lambda _clock, signed_at: signed_at)  # nobody moved it: ours is behind
+    gateway.call(lambda: clock.move(7_200.0))
     tokens = TokenSource(endpoint)
     error = refused(endpoint, tokens)
     assert error.error_class is ErrorClass.AUTH

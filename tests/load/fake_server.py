@@ -2,8 +2,8 @@
 
 `delay=MS` answers later; `fail=SQLSTATE` fails the first time an operation (`$1`) sends it, `fail_always=SQLSTATE` each
 time; `die` closes the connection; `lose_commit=landed|vanished` closes it when the COMMIT of that transaction arrives,
-the first time, with or without a receipt for `$1`; `receipt` answers a row when `$1` has one. `refuse=SQLSTATE` as the
-database's name refuses every second connection.
+the first time, with or without a receipt for `$1`; `receipt` answers a row when `$1` has one. As the database's name,
+`refuseSQLSTATE` refuses every second connection, `hangup` closes each at its first query, `mute` answers none.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Session:
         self.state = b"I"
         self.at_commit: tuple[str, str] | None = None
         self.skipping = False
+        self.database = ""
 
     async def startup(self) -> bool:
         while True:
@@ -50,6 +51,7 @@ class Session:
             break
         parameters = body[4:].split(b"\0")
         database = parameters[parameters.index(b"database") + 1].decode()
+        self.database = database
         if database.startswith("refuse"):
             Session.refusals += 1
             if Session.refusals % 2:
@@ -76,6 +78,10 @@ class Session:
             if kind == b"S":
                 self.skipping = False
                 self.writer.write(self.ready())
+            elif kind == b"Q" and self.database == "hangup":
+                return
+            elif kind == b"Q" and self.database == "mute":
+                continue
             elif kind == b"Q":
                 self.writer.write(await self.command(body.rstrip(b"\0").decode()) + self.ready())
             elif not self.skipping:

@@ -8,6 +8,7 @@ from pytest_dsql.connect.endpoint import Endpoint
 from pytest_dsql.errors import UsageError
 from pytest_dsql.load.burst import connect_burst, sequential_connects
 from pytest_dsql.load.worker import allow_descriptors
+from tests.load.conftest import fake_endpoint
 
 PHASES = {"resolve", "tcp", "tls", "authentication", "startup", "total"}
 
@@ -51,3 +52,21 @@ def test_more_connections_than_open_files_allow_is_one_clear_line() -> None:
     with pytest.raises(UsageError, match=r"ulimit -n \d+") as caught:
         allow_descriptors(1 << 40)
     assert "\n" not in str(caught.value)
+
+
+def test_a_burst_counts_a_connection_that_breaks_at_its_query_as_none(fake_port: int) -> None:
+    stats = connect_burst(fake_endpoint(fake_port, "hangup"), 3)
+    assert (stats.attempted, stats.succeeded, stats.refused) == (3, 0, {"connection": 3})
+    assert not any(stats.phases_ns.values())
+    assert "connected, but SELECT 1 failed" in stats.messages["connection"]
+
+
+def test_sequential_connections_that_break_at_their_query_are_counted(fake_port: int) -> None:
+    stats = sequential_connects(fake_endpoint(fake_port, "hangup"), 2)
+    assert (stats.attempted, stats.succeeded, stats.refused) == (2, 0, {"connection": 2})
+    assert not stats.phases_ns
+
+
+def test_sequential_connections_count_a_refusal_by_a_limit_and_go_on(fake_port: int) -> None:
+    stats = sequential_connects(fake_endpoint(fake_port, "refuse53400"), 6)
+    assert (stats.attempted, stats.succeeded, stats.refused) == (6, 3, {"53400": 3})

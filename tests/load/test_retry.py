@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_dsql.connect.backoff import BACKOFF
 from pytest_dsql.load.retry import RETRY, RetryPolicy
 
 jitters = st.floats(0, 1, exclude_max=True)
@@ -41,3 +42,10 @@ def test_no_attempt_begins_late_or_beyond_the_number(intended: int, spent: int, 
 def test_a_policy_without_attempts_or_with_negative_times_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="retry policy"):
         RetryPolicy(**wrong)  # type: ignore[arg-type]  # wrong values are the point
+
+
+@given(refusals=st.integers(1, 100), spent=st.integers(0, 5 * 10**9), jitter=jitters)
+def test_refused_connections_are_asked_for_again_while_there_is_time(refusals: int, spent: int, jitter: float) -> None:
+    start = RETRY.next_connect_ns(refusals=refusals, intended_ns=7, now_ns=7 + spent, jitter=jitter)
+    pause = BACKOFF.pause_s(refusals, jitter) * 1e9
+    assert start == (7 + spent + int(pause) if spent + int(pause) <= 2_000_000_000 else None)

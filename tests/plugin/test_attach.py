@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dsql.errors import ConnectionFailed
+from pytest_dsql.settings import Settings
+from pytest_dsql.targets import attach as attach_module
 from tests.load import fake_server
 from tests.plain_postgres import plain_postgres
 from tests.plugin.conftest import CELL
@@ -55,3 +58,23 @@ def test_a_server_that_speaks_half_of_the_protocol_is_refused_in_one_line(pytest
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: *127.0.0.1* does not answer as PostgreSQL does: *"])
     assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
+
+
+def test_xdist_workers_say_once_that_nothing_listens(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import pytest\n@pytest.mark.parametrize('n', range(6))\ndef test_it(dsql_connection, n): pass")
+    result = pytester.runpytest_subprocess("-n", "2", "--dsql-dsn", "postgresql://me@127.0.0.1:1/app")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = (result.stdout.str() + result.stderr.str()).count("could not connect to me@127.0.0.1:1")
+    assert said == 1
+    assert "failed" not in result.stdout.str()
+
+
+def test_a_server_that_never_answers_a_query_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attach_module, "_PATIENCE_S", 0.2)
+    server = Path(fake_server.__file__)
+    with subprocess.Popen([sys.executable, server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as fake:
+        assert fake.stdout is not None
+        dsn = f"postgresql://me@127.0.0.1:{fake.stdout.readline().strip()}/mute?sslmode=disable"
+        with pytest.raises(ConnectionFailed, match=r"127.0.0.1.* accepted the login, but did not answer .* 0.2 s"):
+            attach_module.attach(Settings(target="attach", dsn=dsn))
+        fake.terminate()
