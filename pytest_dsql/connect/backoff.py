@@ -48,11 +48,17 @@ class Patience:
     def __init__(self, until: float) -> None:
         self._until = until
         self._refusals = 0
+        self._refusal: ConnectionFailed | None = None
 
     def pause_s(self, failure: ConnectionFailed, now: float) -> float | None:
         """Return how long to wait before asking again, None when it is of no use or too late."""
         if not passes(failure):
             return None
+        self._refusal = failure
         self._refusals += 1
         pause_s = BACKOFF.pause_s(self._refusals, random.random())
         return pause_s if now + pause_s < self._until else None
+
+    def reason(self, failure: ConnectionFailed) -> ConnectionFailed:
+        """Return what to tell the user: a last attempt that had no time left says less than the refusal before it."""
+        return self._refusal if self._refusal is not None and failure.sqlstate is None else failure

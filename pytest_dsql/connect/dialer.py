@@ -264,6 +264,8 @@ def dial(
                 if pause_s is not None:
                     time.sleep(pause_s)
                     continue
+                if (reason := patience.reason(error)) is not error:
+                    raise reason from None
             if retried or not _may_be_stale(error, tokens, signed_before):
                 raise
             retried = True
@@ -301,6 +303,8 @@ async def dial_async(
                 if pause_s is not None:
                     await asyncio.sleep(pause_s)
                     continue
+                if (reason := patience.reason(error)) is not error:
+                    raise reason from None
             if retried or not _may_be_stale(error, tokens, signed_before):
                 raise
             retried = True
