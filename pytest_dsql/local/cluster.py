@@ -64,6 +64,7 @@ class Cluster:
     limits: Limits = DEFAULT  #: replaced as a whole when one is changed; ask anew each time
     asleep: bool = False  #: begins INACTIVE
     clock: EngineClock = field(default_factory=EngineClock)
+    catalog_version: int = 0  #: counts the committed changes of the catalog
     peers: tuple[str, ...] = ()  #: the further Regions of a multi-Region cluster
     trouble: Trouble | None = None  #: what the engine was started with
 
@@ -84,6 +85,10 @@ class Cluster:
         )
         self.limits_changed = Bell()
         self.quotas = Quotas(self.clock, self.limits, asleep=self.asleep)
+
+    def catalog_changed(self) -> None:
+        """Note a committed change of the catalog: DDL, GRANT, REVOKE, or the end of an asynchronous job."""
+        self.catalog_version += 1
 
     @property
     def host(self) -> str:

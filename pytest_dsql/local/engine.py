@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from pytest_dsql.local.control import Command, Connection, Message
     from pytest_dsql.local.gateway.server import Gateway
+    from pytest_dsql.local.jobs import Jobs
 
 #: What the gateway is made of; imported while PostgreSQL starts.
 _NEEDED: Final = (
@@ -48,6 +49,7 @@ _NEEDED: Final = (
     "postgast",
     "pytest_dsql.local.dialect",
     "pytest_dsql.local.gateway.server",
+    "pytest_dsql.local.jobs",
 )
 
 #: How long clients may take to go when PostgreSQL is down.
@@ -107,6 +109,7 @@ class EngineProcess:
         self._end: asyncio.Event | None = None
         self._clusters: Clusters
         self._gateway: Gateway
+        self._jobs: Jobs
         self._connections: set[Connection]
         self._about: dict[str, Any] = {}
 
@@ -175,6 +178,7 @@ class EngineProcess:
         from pytest_dsql.local.control import ControlServer
         from pytest_dsql.local.gateway.authority import CertificateAuthority
         from pytest_dsql.local.gateway.server import Gateway
+        from pytest_dsql.local.jobs import Jobs
 
         loop = self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
@@ -183,7 +187,10 @@ class EngineProcess:
         authority = CertificateAuthority(self._directory)
         authority.root_file.chmod(0o644)
         self._gateway = Gateway(self._clusters, authority)
-        await _settle(await asyncio.wrap_future(prepared))
+        self._jobs = Jobs()
+        cluster = await asyncio.wrap_future(prepared)
+        await _settle(cluster)
+        self._jobs.start(cluster)
         try:
             port = await self._gateway.start(self._options.port)
         except OSError as error:
@@ -211,6 +218,7 @@ class EngineProcess:
             with contextlib.suppress(FileNotFoundError):
                 (self._directory / CONTROL_SOCKET).unlink()
             closing = asyncio.create_task(self._gateway.close())
+            await self._jobs.close()
             await loop.run_in_executor(None, self._clusters.close)
             # Idle clients don't answer TLS's goodbye; they have been told, and the process's end does the rest.
             await asyncio.wait({closing}, timeout=_GOODBYE_S)
@@ -252,12 +260,14 @@ class EngineProcess:
         cluster = await self._loop.run_in_executor(None, self._clusters.add)
         connection.clusters.add(cluster.id)
         await _settle(cluster)
+        self._jobs.start(cluster)
         return {"cluster": _cluster(cluster)}
 
     async def _remove_cluster(self, connection: Connection, request: Message) -> Message:
         assert self._loop is not None
         cluster_id = str(request.get("id"))
         await self._loop.run_in_executor(None, self._clusters.remove, cluster_id)
+        await self._jobs.stop(cluster_id)
         connection.clusters.discard(cluster_id)
         return {}
 
@@ -274,6 +284,7 @@ class EngineProcess:
             assert self._loop is not None
             with contextlib.suppress(EngineError):  # somebody else removed it
                 await self._loop.run_in_executor(None, self._clusters.remove, cluster_id)
+            await self._jobs.stop(cluster_id)
         if held and not any(other.holds for other in self._connections):
             assert self._end is not None
             self._end.set()

@@ -49,10 +49,13 @@ _DROP_TEMPLATES: Final = (
 #: What makes a stock database look like DSQL's, in the order in which it is run.
 _CATALOG: Final = (
     "dialect/catalog.sql",
+    "dialect/jobs.sql",
+    "dialect/roles.sql",
     "row_limits/rows.sql",
     "row_limits/tables.sql",
     "row_limits/objects.sql",
     "row_limits/hiding.sql",
+    "dialect/appearance.sql",
 )
 
 
@@ -118,7 +121,9 @@ def _make(installation: Installation, account: Account, catalog: str, directory:
         data = making / "data"
         data.mkdir(mode=0o700)
         account.own(data)
-        initdb(installation, account, data, "--auth=trust", f"--wal-segsize={_WAL_SEGMENT_MIB}")
+        # Clients see this role's name as that of the owner of whatever the server brings along.
+        owner = "--username=postgres"
+        initdb(installation, account, data, "--auth=trust", f"--wal-segsize={_WAL_SEGMENT_MIB}", owner)
         hba = data / "pg_hba.conf"
         hba.write_text(_HBA)
         write_settings(data, {"fsync": "off", "wal_level": "minimal", "max_wal_senders": "0"}, account)

@@ -1,5 +1,20 @@
 -- What the engine's PostgreSQL holds before the first client comes: run once, in database "postgres", by the bootstrap
--- superuser. It makes DSQL's role and its `sys` schema, and the functions that rewritten statements call.
+-- superuser, before the other files of this directory. It makes DSQL's role and its `sys` schema, and the functions that
+-- rewritten statements call.
+
+-- The role that the engine itself logs in as. System objects belong to the bootstrap superuser, whose name clients see
+-- as their owner.
+DO $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'pytest_dsql_engine') THEN
+    CREATE ROLE pytest_dsql_engine LOGIN SUPERUSER;
+  END IF;
+END
+$$;
+
+-- What the engine keeps for itself. Clients call some of its functions, in statements rewritten for them.
+CREATE SCHEMA pytest_dsql_engine;
+GRANT USAGE ON SCHEMA pytest_dsql_engine TO PUBLIC;
 
 -- The built-in role: it owns the database, and with it schema public, but is no superuser.
 DO $$
@@ -129,115 +144,9 @@ BEGIN
 END
 $$;
 
--- Jobs. They are done at once, so that they are finished when the client hears of them.
-
-CREATE TABLE sys.job_record (
-  job_id text PRIMARY KEY,
-  status text NOT NULL,
-  details text,
-  job_type text NOT NULL,
-  class_id oid NOT NULL DEFAULT 1259,
-  object_id oid,
-  object_name text,
-  start_time timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
-  update_time timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
-);
-REVOKE ALL ON sys.job_record FROM PUBLIC;
-
--- Finished jobs are shown for 30 minutes (AWS user guide, "Systems tables and commands").
-CREATE VIEW sys.jobs AS
-  SELECT job_id, status, details, job_type, class_id, object_id, object_name, start_time, update_time
-  FROM sys.job_record
-  WHERE update_time > pg_catalog.now() - interval '30 minutes';
-GRANT SELECT ON sys.jobs TO PUBLIC;
-
--- Runs as the superuser: it writes the job, and when `failed_index` is given, leaves that index as a failed unique
--- build leaves it - invalid, and enforced on what is written from then on. Clients can call it from a function of their
--- own, so it touches no index but those that the session could drop.
-CREATE FUNCTION sys.record_job(type text, status text, details text, object oid, failed_index boolean) RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  id text := sys.uuid_to_base32_str(gen_random_uuid());
-BEGIN
-  IF failed_index THEN
-    UPDATE pg_index SET indisunique = true, indisvalid = false
-    WHERE indexrelid = object
-      AND pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = object), 'MEMBER');
-  END IF;
-  INSERT INTO sys.job_record (job_id, status, details, job_type, object_id, object_name)
-  SELECT id, status, details, type, object, (
-    SELECT format('%I.%I', nspname, relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = object
-  );
-  RETURN id;
-END
-$$;
-
--- Runs as the client's role, so that the index is the client's and PostgreSQL's own errors are the answer. `fallback`
--- is the statement without UNIQUE: it makes the index that a failed unique build leaves behind.
-CREATE FUNCTION sys.run_job(type text, statement text, fallback text, relation text, keys text[]) RETURNS text
-LANGUAGE plpgsql VOLATILE AS $$
-#variable_conflict use_variable
-DECLARE
-  target oid := pg_catalog.to_regclass(relation);
-  present oid[];
-  made oid;
-  bad text;
-  failure text;
-BEGIN
-  IF type = 'INDEX_BUILD' THEN
-    SELECT pg_catalog.array_agg(indexrelid) INTO present FROM pg_catalog.pg_index WHERE indrelid = target;
-    SELECT pg_catalog.format_type(t.oid, NULL) INTO bad
-    FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-    WHERE a.attrelid = target AND a.attname = ANY (keys) AND NOT a.attisdropped
-      AND t.oid = ANY (ARRAY['timetz', 'interval', 'bytea', 'json', 'jsonb']::pg_catalog.regtype[])
-    ORDER BY pg_catalog.array_position(keys, a.attname::text) LIMIT 1;
-    IF bad IS NOT NULL THEN
-      RAISE EXCEPTION USING
-        ERRCODE = 'feature_not_supported',
-        MESSAGE = pg_catalog.format('datatype %s is not supported in a key', bad);
-    END IF;
-    IF pg_catalog.cardinality(present) >= 24 THEN
-      RAISE EXCEPTION USING
-        ERRCODE = 'program_limit_exceeded', MESSAGE = 'more than 24 indexes per table are not allowed';
-    END IF;
-  END IF;
-  BEGIN
-    EXECUTE statement;
-  EXCEPTION
-    WHEN unique_violation THEN
-      IF fallback IS NULL THEN
-        RAISE;
-      END IF;
-      failure := 'Found duplicate key while validating index for UCVs';
-      EXECUTE fallback;
-    WHEN check_violation OR foreign_key_violation THEN
-      failure := SQLERRM;
-  END;
-  IF type = 'INDEX_BUILD' THEN
-    SELECT indexrelid INTO made FROM pg_catalog.pg_index
-    WHERE indrelid = target AND indexrelid <> ALL (COALESCE(present, ARRAY[]::oid[]));
-  ELSE
-    made := target;
-  END IF;
-  RETURN sys.record_job(
-    type, CASE WHEN failure IS NULL THEN 'completed' ELSE 'failed' END, failure, made,
-    failure IS NOT NULL AND type = 'INDEX_BUILD');
-END
-$$;
-
-CREATE PROCEDURE sys.wait_for_job(job_id text, INOUT succeeded boolean DEFAULT NULL) LANGUAGE plpgsql AS $$
-#variable_conflict use_variable
-BEGIN
-  PERFORM sys.base32_str_to_uuid(job_id);
-  SELECT jobs.status = 'completed' INTO succeeded FROM sys.jobs WHERE jobs.job_id = job_id;
-  IF NOT FOUND THEN
-    RAISE EXCEPTION USING ERRCODE = 'no_data_found', MESSAGE = pg_catalog.format('job "%s" does not exist', job_id);
-  END IF;
-END
-$$;
-
 -- ALTER TABLE with what a primary key forbids; whether a column or a constraint belongs to one, only the catalog knows.
-CREATE PROCEDURE sys.alter_table(statement text, relation text, columns text[], constraints text[]) LANGUAGE plpgsql AS $$
+CREATE PROCEDURE pytest_dsql_engine.alter_table(statement text, relation text, columns text[], constraints text[])
+LANGUAGE plpgsql AS $$
 DECLARE
   target oid := pg_catalog.to_regclass(relation);
   keyed text;
@@ -256,76 +165,5 @@ BEGIN
       ERRCODE = 'feature_not_supported', MESSAGE = 'unsupported ALTER TABLE DROP CONSTRAINT statement';
   END IF;
   EXECUTE statement;
-END
-$$;
-
--- Which IAM identity may connect as which role.
-
-CREATE TABLE sys.iam_role_map (
-  iam_oid oid PRIMARY KEY,
-  arn text NOT NULL,
-  pg_role_oid oid NOT NULL,
-  grantor_pg_role_oid oid NOT NULL,
-  UNIQUE (arn, pg_role_oid)
-);
-REVOKE ALL ON sys.iam_role_map FROM PUBLIC;
-
-CREATE VIEW sys.iam_pg_role_mappings AS
-  SELECT m.iam_oid, m.arn, m.pg_role_oid, r.rolname::text AS pg_role_name,
-    m.grantor_pg_role_oid, g.rolname::text AS grantor_pg_role_name
-  FROM sys.iam_role_map m
-  JOIN pg_catalog.pg_roles r ON r.oid = m.pg_role_oid
-  LEFT JOIN pg_catalog.pg_roles g ON g.oid = m.grantor_pg_role_oid;
-GRANT SELECT ON sys.iam_pg_role_mappings TO PUBLIC;
-
-CREATE PROCEDURE sys.map_iam_role(role text, arn text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-  login boolean;
-  id oid;
-BEGIN
-  SELECT oid, rolcanlogin INTO id, login FROM pg_roles WHERE rolname = role;
-  IF NOT FOUND THEN
-    RAISE EXCEPTION USING ERRCODE = 'undefined_object', MESSAGE = format('role "%s" does not exist', role);
-  END IF;
-  IF NOT pg_has_role(session_user, 'admin', 'MEMBER') THEN
-    RAISE EXCEPTION USING
-      ERRCODE = 'insufficient_privilege', MESSAGE = format('permission denied to grant IAM trust with role %s', role);
-  END IF;
-  IF NOT login THEN
-    RAISE EXCEPTION USING
-      ERRCODE = 'object_not_in_prerequisite_state', MESSAGE = format('role %s must have the LOGIN attribute', role);
-  END IF;
-  IF map_iam_role.arn !~ '^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/.+$' THEN
-    RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'IAM role must look like an IAM ARN';
-  END IF;
-  INSERT INTO sys.iam_role_map AS m (iam_oid, arn, pg_role_oid, grantor_pg_role_oid)
-  SELECT coalesce(max(m.iam_oid::bigint), 16383) + 1, map_iam_role.arn, id, session_user::regrole
-  FROM sys.iam_role_map m
-  ON CONFLICT (arn, pg_role_oid) DO NOTHING;
-  -- A privilege on a table of ours keeps PostgreSQL from dropping a role that has a mapping.
-  EXECUTE format('GRANT REFERENCES ON sys.iam_role_map TO %I', role);
-END
-$$;
-
-CREATE PROCEDURE sys.unmap_iam_role(role text, arn text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-  id oid;
-BEGIN
-  SELECT oid INTO id FROM pg_roles WHERE rolname = role;
-  IF NOT FOUND THEN
-    RAISE EXCEPTION USING ERRCODE = 'undefined_object', MESSAGE = format('role "%s" does not exist', role);
-  END IF;
-  IF NOT pg_has_role(session_user, 'admin', 'MEMBER') THEN
-    RAISE EXCEPTION USING
-      ERRCODE = 'insufficient_privilege', MESSAGE = format('permission denied to revoke IAM trust with role %s', role);
-  END IF;
-  DELETE FROM sys.iam_role_map WHERE pg_role_oid = id AND arn = unmap_iam_role.arn;
-  IF NOT EXISTS (SELECT FROM sys.iam_role_map WHERE pg_role_oid = id) THEN
-    EXECUTE format('REVOKE REFERENCES ON sys.iam_role_map FROM %I', role);
-  END IF;
 END
 $$;

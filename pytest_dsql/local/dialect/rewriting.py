@@ -1,6 +1,6 @@
 """What PostgreSQL is sent instead of a statement that DSQL understands in its own way.
 
-The functions named here are in catalog.sql.
+The functions named here are in the SQL files of this directory.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def aws_iam(tokens: Sequence[Token]) -> Rewritten | None:
         return None
     role, arn = tokens[3].text.decode(), tokens[5].text.decode()
     role = role[1:-1].replace('""', '"') if role.startswith('"') else role.lower()
-    return Rewritten(f"CALL sys.{procedure}({literal(role)}, {arn})", f"AWS IAM {words[2]}")
+    return Rewritten(f"CALL pytest_dsql_engine.{procedure}({literal(role)}, {arn})", f"AWS IAM {words[2]}")
 
 
 def literal(text: str) -> str:
@@ -80,18 +80,19 @@ def _names(names: Iterable[str]) -> str:
     return "ARRAY[" + ", ".join(literal(name) for name in names) + "]::text[]"
 
 
-def _index(statement: Statement, source: Source) -> Rewritten | None:
+def _index(statement: Statement, source: Source) -> Rewritten:
     body = statement.body
-    build = source.edited(())
+    build = literal(source.edited(()))
+    relation = _relation(body["relation"])
+    keys = _names(key["name"] for key in bodies(body.get("indexParams"), "IndexElem") if "name" in key)
+    if not statement.is_async:
+        return Rewritten(f"CALL pytest_dsql_engine.create_index({build}, {relation}, {keys})", "CREATE INDEX")
     fallback = "NULL"
     if body.get("unique"):
         unique = next(token for token in statement.scan() if token.word == "UNIQUE")
         fallback = literal(source.edited([(unique.start, unique.end, b"")]))
-    keys = _names(key["name"] for key in bodies(body.get("indexParams"), "IndexElem") if "name" in key)
     return Rewritten(
-        f"SELECT sys.run_job('INDEX_BUILD', {literal(build)}, {fallback}, {_relation(body['relation'])}, {keys})"
-        " AS job_id",
-        "CREATE INDEX",
+        f"SELECT pytest_dsql_engine.submit_index({build}, {fallback}, {relation}, {keys}) AS job_id", "CREATE INDEX"
     )
 
 
@@ -99,9 +100,11 @@ def _alter_table(statement: Statement, source: Source) -> Rewritten | None:
     body = statement.body
     relation = _relation(body["relation"])
     if statement.is_async:
-        validation = literal(source.edited(()))
+        (validation,) = bodies(body["cmds"], "AlterTableCmd")
+        missing = "true" if body.get("missing_ok") else "false"
         return Rewritten(
-            f"SELECT sys.run_job('VALIDATE_CONSTRAINT', {validation}, NULL, {relation}, NULL) AS job_id", "ALTER TABLE"
+            f"SELECT pytest_dsql_engine.submit_validation({relation}, {literal(validation['name'])}, {missing}) AS job_id",
+            "ALTER TABLE",
         )
     sql = _with_numeric_scale(statement, source)
     dropped: dict[str, list[str]] = {"AT_DropColumn": [], "AT_DropConstraint": []}
@@ -111,7 +114,7 @@ def _alter_table(statement: Statement, source: Source) -> Rewritten | None:
     if body.get("objtype") == "OBJECT_TABLE" and any(dropped.values()):
         names = ", ".join(_names(found) for found in dropped.values())
         return Rewritten(
-            f"CALL sys.alter_table({literal(sql or source.edited(()))}, {relation}, {names})", "ALTER TABLE"
+            f"CALL pytest_dsql_engine.alter_table({literal(sql or source.edited(()))}, {relation}, {names})", "ALTER TABLE"
         )
     return Rewritten(sql) if sql else None
 

@@ -9,20 +9,19 @@ import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import date
-from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import pq
 
-from pytest_dsql.local import dialect
 from pytest_dsql.local.dialect import judge
 from pytest_dsql.local.dialect.rulebook import rules
 from pytest_dsql.local.installation import find_installation
+from pytest_dsql.local.template import catalog_sql
 from tests.plain_postgres import PlainPostgres, plain_postgres
 
 TODAY = date(2026, 11, 1)
-CATALOG = Path(dialect.__file__).with_name("catalog.sql")
+CATALOG = catalog_sql()
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +29,7 @@ def server() -> Iterator[PlainPostgres]:
     with plain_postgres(installation=find_installation()) as postgres:
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             # As the engine does: without empty lines, as one command.
-            connection.execute("\n".join(line for line in CATALOG.read_text().splitlines() if line.strip()))
+            connection.execute("\n".join(line for line in CATALOG.splitlines() if line.strip()))
         yield postgres
 
 
@@ -102,16 +101,41 @@ def _job(admin: Client, job_id: str | None) -> tuple[str | None, ...]:
     return job
 
 
-def test_an_index_is_built_at_once_and_its_job_is_completed(admin: Client) -> None:
+@pytest.fixture
+def finished(server: PlainPostgres, admin: Client) -> Callable[[str], tuple[str | None, ...]]:
+    """Submit a job, have it finished as the runner does, and give what `_job` gives."""
+
+    def finish(sql: str) -> tuple[str | None, ...]:
+        job_id = admin.cell(sql)
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute("SET default_transaction_isolation = 'read committed'")
+            connection.execute("SELECT pytest_dsql_engine.finish_job(%s)", [job_id])
+        return _job(admin, job_id)
+
+    return finish
+
+
+Finished = Callable[[str], tuple[str | None, ...]]
+
+
+def test_an_index_is_submitted_and_listed_but_not_valid(admin: Client) -> None:
     result = admin("CREATE INDEX ASYNC i ON t (v)")
     assert (result.nfields, result.fname(0)) == (1, b"job_id")
     job_id = (result.get_value(0, 0) or b"").decode()
     assert set(job_id) <= set("abcdefghijklmnopqrstuvwxyz234567")
     assert len(job_id) == 26
-    assert _job(admin, job_id) == ("completed", None, "INDEX_BUILD", "1259", "public.i")
+    assert _job(admin, job_id) == ("submitted", None, "INDEX_BUILD", "1259", "public.i")
+    assert admin.rows(f"SELECT update_time FROM sys.jobs WHERE job_id = '{job_id}'") == [(None,)]
     assert admin.rows("SELECT tableowner FROM pg_tables WHERE tablename = 't'") == [("admin",)]
+    assert admin.cell("SELECT indisvalid FROM pg_index WHERE indexrelid = 'i'::regclass") == "f"
+
+
+def test_an_index_is_valid_when_its_job_is_completed(admin: Client, finished: Finished) -> None:
+    admin.done("SET enable_seqscan = off")
+    plan = "EXPLAIN (COSTS OFF) SELECT v FROM t WHERE v = 'x1'"
+    assert finished("CREATE INDEX ASYNC i ON t (v)")[:2] == ("completed", None)
     assert admin.cell("SELECT indisvalid FROM pg_index WHERE indexrelid = 'i'::regclass") == "t"
-    assert admin.rows(f"CALL sys.wait_for_job('{job_id}')") == [("t",)]
+    assert "Index Only Scan using i on t" in str(admin.rows(plan))
 
 
 def test_an_index_without_a_name_gets_postgresqls(admin: Client) -> None:
@@ -119,23 +143,95 @@ def test_an_index_without_a_name_gets_postgresqls(admin: Client) -> None:
     assert _job(admin, job)[4] == "public.t_v_n_idx"
 
 
-def test_an_index_that_exists_is_a_completed_job(admin: Client) -> None:
+def test_an_index_that_exists_is_a_completed_job(admin: Client, finished: Finished) -> None:
     admin.done("CREATE INDEX ASYNC i ON t (v)")
-    assert _job(admin, admin.cell("CREATE INDEX ASYNC IF NOT EXISTS i ON t (v)"))[0] == "completed"
+    assert finished("CREATE INDEX ASYNC IF NOT EXISTS i ON t (v)")[0] == "completed"
 
 
-def test_a_unique_build_over_duplicates_leaves_an_invalid_index_that_is_enforced(admin: Client) -> None:
-    job = admin.cell("CREATE UNIQUE INDEX ASYNC u ON t (n)")
-    assert _job(admin, job)[:2] == ("failed", "Found duplicate key while validating index for UCVs")
-    assert admin.rows(f"CALL sys.wait_for_job('{job}')") == [("f",)]
+@pytest.mark.parametrize(
+    "keys", ["(n)", "((n / 2))", "(n) WHERE k > 5", "(b, b) NULLS NOT DISTINCT", "(lower(v), (n * 0))"]
+)
+def test_a_unique_build_over_duplicates_leaves_an_invalid_index_that_is_enforced(
+    admin: Client, finished: Finished, keys: str
+) -> None:
+    admin.done("ALTER TABLE t ADD COLUMN b int", "UPDATE t SET v = 'X1' WHERE k = 2")
+    assert finished(f"CREATE UNIQUE INDEX ASYNC u ON t {keys}")[:2] == (
+        "failed",
+        "Found duplicate key while validating index for UCVs",
+    )
     assert admin.cell("SELECT indisvalid FROM pg_index WHERE indexrelid = 'u'::regclass") == "f"
-    assert admin.error("INSERT INTO t (k, n) VALUES (100, 1)")[0] == "23505"
-    admin.done("DROP INDEX u", "INSERT INTO t (k, n) VALUES (100, 1)")
+    insert = "INSERT INTO t (k, v, n) SELECT k + 100, v, n FROM t WHERE k > 5"
+    assert admin.error(insert)[0] == "23505"
+    admin.done("DROP INDEX u", insert)
 
 
-def test_a_unique_constraint_adopts_a_finished_index(admin: Client) -> None:
-    admin.done("CREATE UNIQUE INDEX ASYNC u ON t (v)", "ALTER TABLE t ADD CONSTRAINT c UNIQUE USING INDEX u")
+def test_duplicates_that_go_before_the_job_ends_do_no_harm(admin: Client, finished: Finished) -> None:
+    admin.done("INSERT INTO t (k, n) VALUES (100, NULL), (101, NULL), (102, 77), (103, 77)")
+    admin.done("DELETE FROM t WHERE k <= 20")
+    job = admin.cell("CREATE UNIQUE INDEX ASYNC u ON t (n)")
+    admin.done("DELETE FROM t WHERE k = 103")
+    assert finished(f"SELECT '{job}'")[0] == "completed"
+    assert admin.cell("SELECT indisvalid AND indisunique FROM pg_index WHERE indexrelid = 'u'::regclass") == "t"
+
+
+def test_a_unique_constraint_adopts_a_finished_index(admin: Client, finished: Finished) -> None:
+    adopt = "ALTER TABLE t ADD CONSTRAINT c UNIQUE USING INDEX u"
+    job = admin.cell("CREATE UNIQUE INDEX ASYNC u ON t (v)")
+    assert admin.error(adopt) == ("55000", 'index "u" is not valid')
+    finished(f"SELECT '{job}'")
+    admin.done(adopt)
     assert admin.error("INSERT INTO t (k, v) VALUES (100, 'x1')")[1].endswith('"c"')
+
+
+@pytest.mark.parametrize(
+    ("drop", "details"),
+    [
+        ("DROP INDEX i", 'relation "public.i" does not exist'),
+        ("ALTER TABLE t DROP COLUMN n", 'relation "public.i" does not exist'),
+    ],
+)
+def test_a_job_without_its_index_is_completed_and_says_so(
+    admin: Client, finished: Finished, drop: str, details: str
+) -> None:
+    job = admin.cell("CREATE INDEX ASYNC i ON t (n)")
+    admin.done(drop)
+    assert finished(f"SELECT '{job}'")[:2] == ("completed", details)
+
+
+def test_dropping_leaves_a_job_of_its_own(admin: Client) -> None:
+    admin.done("CREATE TABLE gone (k int PRIMARY KEY, v int)", "CREATE INDEX ASYNC ON gone (v)")
+    table = admin.cell("SELECT 'gone'::regclass::oid")
+    admin.done("DROP TABLE gone")
+    jobs = f"SELECT status FROM sys.jobs WHERE job_type = 'DROP' AND object_id = {table}"
+    assert admin.rows(jobs) == [("submitted",)]
+
+
+def test_an_expression_does_not_run_with_the_superusers_rights(admin: Client, finished: Finished) -> None:
+    admin.done(
+        "CREATE FUNCTION who(int) RETURNS boolean LANGUAGE sql AS $$ "
+        "SELECT current_user = 'admin' $$",
+        "ALTER TABLE t ADD CONSTRAINT c CHECK (who(k)) NOT VALID",
+    )
+    assert finished("ALTER TABLE ASYNC t VALIDATE CONSTRAINT c")[:2] == ("completed", None)
+    admin.done(
+        "CREATE OR REPLACE FUNCTION who(int) RETURNS boolean LANGUAGE sql AS "
+        "$$ RESET SESSION AUTHORIZATION; SELECT true $$",
+        "ALTER TABLE t ADD CONSTRAINT d CHECK (who(k)) NOT VALID",
+    )
+    assert finished("ALTER TABLE ASYNC t VALIDATE CONSTRAINT d")[0] == "failed"
+    admin.done("ALTER TABLE t DROP CONSTRAINT c", "ALTER TABLE t DROP CONSTRAINT d", "DROP FUNCTION who")
+
+
+def test_an_index_may_be_made_at_once_on_an_empty_table_when_the_session_says_so(admin: Client) -> None:
+    refusal = ("0A000", "unsupported mode. please use CREATE INDEX ASYNC.")
+    admin.done("CREATE TABLE empty (k int)")
+    assert admin.error("CREATE INDEX i ON empty (k)") == refusal
+    admin.done("SET disable_sync_create_index = off")
+    assert admin.error("CREATE INDEX i ON t (v)") == refusal
+    assert admin.error("CREATE INDEX i ON nope (v)") == ("42P01", 'relation "nope" does not exist')
+    admin.done("CREATE INDEX i ON empty (k)")
+    assert admin.cell("SELECT indisvalid FROM pg_index WHERE indexrelid = 'i'::regclass") == "t"
+    admin.done("DROP TABLE empty")
 
 
 INDEX_ERRORS = {
@@ -178,11 +274,11 @@ def test_an_index_in_a_block_goes_with_the_block(admin: Client) -> None:
     admin.done("BEGIN; CREATE INDEX ASYNC i ON t (v); COMMIT", "DROP INDEX i")
 
 
-def test_constraints_are_validated(admin: Client) -> None:
+def test_constraints_are_validated(admin: Client, finished: Finished) -> None:
     admin.done("ALTER TABLE t ADD CONSTRAINT good CHECK (k > 0) NOT VALID")
     admin.done("ALTER TABLE t ADD CONSTRAINT bad CHECK (k > 5) NOT VALID")
-    good = _job(admin, admin.cell("ALTER TABLE ASYNC t VALIDATE CONSTRAINT good"))
-    bad = _job(admin, admin.cell("ALTER TABLE ASYNC t VALIDATE CONSTRAINT bad"))
+    good = finished("ALTER TABLE ASYNC t VALIDATE CONSTRAINT good")
+    bad = finished("ALTER TABLE ASYNC t VALIDATE CONSTRAINT bad")
     assert good == ("completed", None, "VALIDATE_CONSTRAINT", "1259", "public.t")
     assert bad[:2] == ("failed", 'check constraint "bad" of relation "t" is violated by some row')
     assert admin.cell("SELECT convalidated FROM pg_constraint WHERE conname = 'good'") == "t"
@@ -193,6 +289,13 @@ def test_wait_for_job_is_a_procedure_that_knows_ids(admin: Client) -> None:
     assert admin.error("CALL sys.wait_for_job('abc')") == ("22P02", "Unable to convert text to UUID")
     assert admin.error("CALL sys.wait_for_job((SELECT 'abc'))") == ("0A000", "cannot use subquery in CALL argument")
     assert admin.error(f"CALL sys.wait_for_job('{'a' * 26}')")[0] == "P0002"
+
+
+def test_waiting_for_a_job_of_ones_own_transaction_does_not_hang(admin: Client) -> None:
+    admin.done("BEGIN")
+    job = admin.cell("CREATE INDEX ASYNC i ON t (v)")
+    assert admin.error(f"CALL sys.wait_for_job('{job}')")[0] == "55000"
+    admin.done("ROLLBACK")
 
 
 @pytest.mark.parametrize("number", [0, 0x00112233445566778899AABBCCDDEEFF, 2**128 - 1])
@@ -254,7 +357,8 @@ ERRORS = {
         "0A000",
         'setting configuration parameter "statement_timeout" not supported',
     ),
-    "SELECT * FROM sys.job_record": ("42501", "permission denied for table job_record"),
+    "SELECT * FROM pytest_dsql_engine.job": ("42501", "permission denied for table job"),
+    "CALL pytest_dsql_engine.forget_job('')": ("42501", "permission denied for procedure forget_job"),
     "CREATE TABLE big (v numeric(1001))": ("22023", "NUMERIC precision 1001 must be between 1 and 1000"),
 }
 
@@ -273,16 +377,15 @@ def test_a_parameter_that_postgresql_does_not_know_can_be_set(admin: Client) -> 
 
 def test_set_config_checks_the_names_of_the_rule() -> None:
     rule = next(rule for rule in rules() if rule.id == "set-config")
-    body = (
-        CATALOG.read_text().partition("pg_catalog.set_config(text, text, boolean) RETURNS")[2].partition("]) THEN")[0]
-    )
+    body = CATALOG.partition("pg_catalog.set_config(text, text, boolean) RETURNS")[2].partition("]) THEN")[0]
     listed = {word.strip(" '\n") for word in body.partition("ARRAY[")[2].split(",")}
     assert listed == set(rule.options["settable"])
 
 
 def test_a_function_of_a_client_spoils_no_index_of_others(server: PlainPostgres, admin: Client) -> None:
     # The bodies of SQL functions are not judged.
-    body = "SELECT sys.record_job('', '', '', 'pg_catalog.pg_proc_oid_index'::pg_catalog.regclass, true)"
+    index = "'pg_catalog.pg_proc_oid_index'::pg_catalog.regclass"
+    body = f"SELECT pytest_dsql_engine.submit_job('INDEX_BUILD', {index}, NULL, false, false)"
     admin.done(
         f"CREATE FUNCTION spoil() RETURNS text LANGUAGE sql AS $$ {body} $$", "SELECT spoil()", "DROP FUNCTION spoil"
     )

@@ -18,28 +18,31 @@ def _part(sql: str) -> Part:
 REWRITTEN = {
     "CREATE INDEX ASYNC i ON s.t (v, (lower(w))) WHERE v > 'it''s'": (
         (
-            "SELECT sys.run_job('INDEX_BUILD', 'CREATE INDEX       i ON s.t (v, (lower(w))) WHERE v > ''it''''s''', "
+            "SELECT pytest_dsql_engine.submit_index('CREATE INDEX       i ON s.t (v, (lower(w))) WHERE v > ''it''''s''', "
             "NULL, '\"s\".\"t\"', ARRAY['v']::text[]) AS job_id"
         ),
         "CREATE INDEX",
     ),
     'create unique index async on "T" (v)': (
         (
-            "SELECT sys.run_job('INDEX_BUILD', 'create unique index       on \"T\" (v)', "
+            "SELECT pytest_dsql_engine.submit_index('create unique index       on \"T\" (v)', "
             "'create  index       on \"T\" (v)', '\"T\"', ARRAY['v']::text[]) AS job_id"
         ),
         "CREATE INDEX",
     ),
+    "CREATE INDEX i ON t (v)": (
+        "CALL pytest_dsql_engine.create_index('CREATE INDEX i ON t (v)', '\"t\"', ARRAY['v']::text[])",
+        "CREATE INDEX",
+    ),
     "ALTER TABLE ASYNC IF EXISTS ONLY s.t VALIDATE CONSTRAINT c": (
         (
-            "SELECT sys.run_job('VALIDATE_CONSTRAINT', 'ALTER TABLE       IF EXISTS ONLY s.t VALIDATE CONSTRAINT c', "
-            'NULL, \'"s"."t"\', NULL) AS job_id'
+            "SELECT pytest_dsql_engine.submit_validation('\"s\".\"t\"', 'c', true) AS job_id"
         ),
         "ALTER TABLE",
     ),
     'ALTER TABLE t DROP COLUMN "ID", DROP CONSTRAINT c, ADD n numeric': (
         (
-            "CALL sys.alter_table('ALTER TABLE t DROP COLUMN \"ID\", DROP CONSTRAINT c, ADD n numeric(18,6)', '\"t\"', "
+            "CALL pytest_dsql_engine.alter_table('ALTER TABLE t DROP COLUMN \"ID\", DROP CONSTRAINT c, ADD n numeric(18,6)', '\"t\"', "
             "ARRAY['ID']::text[], ARRAY['c']::text[])"
         ),
         "ALTER TABLE",
@@ -56,10 +59,10 @@ REWRITTEN = {
     "SET LOCAL Disable_Sync_Create_Index TO off": ("SET LOCAL dsql.Disable_Sync_Create_Index TO off", None),
     "RESET disable_sync_create_index": ("RESET dsql.disable_sync_create_index", None),
     "aws IAM -- who\n grant \"R 1\" to 'arn:aws:iam::1:role/x'": (
-        "CALL sys.map_iam_role('R 1', 'arn:aws:iam::1:role/x')",
+        "CALL pytest_dsql_engine.map_iam_role('R 1', 'arn:aws:iam::1:role/x')",
         "AWS IAM GRANT",
     ),
-    "AWS IAM REVOKE Reader FROM 'a'": ("CALL sys.unmap_iam_role('reader', 'a')", "AWS IAM REVOKE"),
+    "AWS IAM REVOKE Reader FROM 'a'": ("CALL pytest_dsql_engine.unmap_iam_role('reader', 'a')", "AWS IAM REVOKE"),
     # PostgreSQL's own syntax errors about what stands behind ASYNC.
     "CREATE INDEX ASYNC IF NOT EXISTS ON t (v)": ("CREATE INDEX       IF NOT EXISTS ON t (v)", None),
     "CREATE INDEX ASYNC public.i ON t (v)": ("CREATE INDEX       public.i ON t (v)", None),

@@ -49,8 +49,8 @@ def _added_constraint(at: Candidate) -> Fields | None:
 
 @matcher
 def _validate_constraint(at: Candidate) -> Fields | None:
-    validates = any(command["subtype"] == "AT_ValidateConstraint" for command in _commands(at.body))
-    return MATCH if validates and not at.statement.is_async else None
+    validations = [command["subtype"] == "AT_ValidateConstraint" for command in _commands(at.body)]
+    return MATCH if any(validations) and not (at.statement.is_async and validations == [True]) else None
 
 
 @matcher

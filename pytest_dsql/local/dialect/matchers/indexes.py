@@ -18,7 +18,13 @@ def _index_using(at: Candidate) -> Fields | None:
 
 @matcher
 def _index_mode(at: Candidate) -> Fields | None:
-    return None if at.statement.is_async else MATCH
+    # A session can allow it on empty tables, which PostgreSQL has to decide about - unless DSQL refuses it anyway.
+    if at.statement.is_async:
+        return None
+    keys = list(bodies(at.body.get("indexParams"), "IndexElem"))
+    refused = any(key.get("opclass") or key.get("ordering") in ("SORTBY_ASC", "SORTBY_DESC") for key in keys)
+    refused = refused or len(keys) > at.options["most"] or "options" in at.body or "tableSpace" in at.body
+    return MATCH if refused else None
 
 
 @matcher
