@@ -52,7 +52,7 @@ class _Job:
     kind: str
     submitted_at: float  #: on the cluster's clock
     started: bool
-    present: bool  #: what it works on is there
+    present: bool = True  #: what it works on is there
     next_try: float = 0.0  #: on the cluster's clock
     faults: int = 0
 
@@ -114,21 +114,19 @@ class JobRunner:
 
     async def _resume(self, connection: SuperuserConnection) -> None:
         """Announce what has ended before this connection."""
-        now = self._cluster.clock.now()
         self._finished.clear()
-        for job_id, age_s in await connection.query("SELECT * FROM pytest_dsql_engine.finished_jobs()"):
-            if job_id is not None and age_s is not None:
-                await connection.query(f"CALL pytest_dsql_engine.announce_job('{job_id}')")
-                self._finished[job_id] = now - float(age_s)
+        for job_id, finished_at in await connection.query("SELECT * FROM pytest_dsql_engine.finished_jobs()"):
+            await connection.query(f"CALL pytest_dsql_engine.announce_job('{job_id}')")
+            self._finished[job_id] = self._cluster.clock.at(float(finished_at))
 
     async def _learn(self, connection: SuperuserConnection) -> None:
         """Learn of new jobs, and of those whose object was dropped."""
-        now = self._cluster.clock.now()
         found: dict[str, _Job] = {}
         rows = await connection.query("SELECT * FROM pytest_dsql_engine.unfinished_jobs()")
-        for job_id, kind, status, present in rows:
-            assert job_id is not None
-            job = self._jobs.get(job_id) or _Job(kind or "", now, status == "processing", present=True)
+        for job_id, kind, status, submitted_at, present in rows:
+            job = self._jobs.get(job_id)
+            if job is None:
+                job = _Job(kind, self._cluster.clock.at(float(submitted_at)), status == "processing")
             job.present = present == "t"
             found[job_id] = job
         self._jobs = found

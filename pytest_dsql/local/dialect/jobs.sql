@@ -155,7 +155,8 @@ BEGIN
   SELECT sys.uuid_to_base32_str(gen_random_uuid()), 'DROP', objid FROM pg_event_trigger_dropped_objects()
   WHERE classid = 'pg_class'::regclass AND objsubid = 0 AND (object_type = 'table' OR object_type = 'index' AND original)
     AND NOT is_temporary AND schema_name !~ '^pytest_dsql_engine';
-  IF FOUND THEN
+  -- Also for the indexes that went with a column or a table: some of them may be being built.
+  IF EXISTS (SELECT FROM pg_event_trigger_dropped_objects() WHERE classid = 'pg_class'::regclass AND objsubid = 0) THEN
     PERFORM pg_notify('pytest_dsql_engine_jobs', '');
   END IF;
 END
@@ -213,15 +214,16 @@ $$;
 -- The runner's side. None of it is for clients.
 
 CREATE FUNCTION pytest_dsql_engine.unfinished_jobs()
-RETURNS TABLE (job_id text, job_type text, status text, is_present boolean) LANGUAGE sql STABLE AS $$
-  SELECT job_id, job_type, status,
+RETURNS TABLE (job_id text, job_type text, status text, submitted_at numeric, is_present boolean)
+LANGUAGE sql STABLE AS $$
+  SELECT job_id, job_type, status, EXTRACT(epoch FROM start_time),
     job_type = 'DROP' OR object_id IS NULL OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = object_id)
   FROM pytest_dsql_engine.job WHERE status IN ('submitted', 'processing') ORDER BY start_time
 $$;
 
-CREATE FUNCTION pytest_dsql_engine.finished_jobs() RETURNS TABLE (job_id text, age_s double precision)
+CREATE FUNCTION pytest_dsql_engine.finished_jobs() RETURNS TABLE (job_id text, finished_at numeric)
 LANGUAGE sql STABLE AS $$
-  SELECT job_id, EXTRACT(epoch FROM pg_catalog.clock_timestamp() - update_time)::double precision
+  SELECT job_id, EXTRACT(epoch FROM update_time)
   FROM pytest_dsql_engine.job WHERE status NOT IN ('submitted', 'processing')
 $$;
 

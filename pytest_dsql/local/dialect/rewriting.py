@@ -101,11 +101,8 @@ def _alter_table(statement: Statement, source: Source) -> Rewritten | None:
     relation = _relation(body["relation"])
     if statement.is_async:
         (validation,) = bodies(body["cmds"], "AlterTableCmd")
-        missing = "true" if body.get("missing_ok") else "false"
-        return Rewritten(
-            f"SELECT pytest_dsql_engine.submit_validation({relation}, {literal(validation['name'])}, {missing}) AS job_id",
-            "ALTER TABLE",
-        )
+        arguments = f"{relation}, {literal(validation['name'])}, {str(bool(body.get('missing_ok'))).lower()}"
+        return Rewritten(f"SELECT pytest_dsql_engine.submit_validation({arguments}) AS job_id", "ALTER TABLE")
     sql = _with_numeric_scale(statement, source)
     dropped: dict[str, list[str]] = {"AT_DropColumn": [], "AT_DropConstraint": []}
     for command in bodies(body.get("cmds"), "AlterTableCmd"):
@@ -114,7 +111,8 @@ def _alter_table(statement: Statement, source: Source) -> Rewritten | None:
     if body.get("objtype") == "OBJECT_TABLE" and any(dropped.values()):
         names = ", ".join(_names(found) for found in dropped.values())
         return Rewritten(
-            f"CALL pytest_dsql_engine.alter_table({literal(sql or source.edited(()))}, {relation}, {names})", "ALTER TABLE"
+            f"CALL pytest_dsql_engine.alter_table({literal(sql or source.edited(()))}, {relation}, {names})",
+            "ALTER TABLE",
         )
     return Rewritten(sql) if sql else None
 

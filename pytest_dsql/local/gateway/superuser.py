@@ -15,7 +15,8 @@ from pytest_dsql.local.postgres import SUPERUSER
 _NOTIFICATION: Final = ord("A")
 _NULL: Final = 0xFFFFFFFF
 
-Row: TypeAlias = "tuple[str | None, ...]"
+#: The texts of a row's values; a null is the empty text.
+Row: TypeAlias = tuple[str, ...]
 
 
 class QueryFailed(Exception):
@@ -106,12 +107,12 @@ class SuperuserConnection(asyncio.Protocol):
 def _row(payload: bytes) -> Row:
     count = int.from_bytes(payload[:2], "big")
     place = 2
-    values: list[str | None] = []
+    values: list[str] = []
     for _ in range(count):
         length = int.from_bytes(payload[place : place + 4], "big")
         place += 4
         if length == _NULL:
-            values.append(None)
+            values.append("")
             continue
         values.append(payload[place : place + length].decode("utf-8", "replace"))
         place += length

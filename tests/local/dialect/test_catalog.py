@@ -208,8 +208,7 @@ def test_dropping_leaves_a_job_of_its_own(admin: Client) -> None:
 
 def test_an_expression_does_not_run_with_the_superusers_rights(admin: Client, finished: Finished) -> None:
     admin.done(
-        "CREATE FUNCTION who(int) RETURNS boolean LANGUAGE sql AS $$ "
-        "SELECT current_user = 'admin' $$",
+        "CREATE FUNCTION who(int) RETURNS boolean LANGUAGE sql AS $$ SELECT current_user = 'admin' $$",
         "ALTER TABLE t ADD CONSTRAINT c CHECK (who(k)) NOT VALID",
     )
     assert finished("ALTER TABLE ASYNC t VALIDATE CONSTRAINT c")[:2] == ("completed", None)

@@ -18,7 +18,8 @@ def _part(sql: str) -> Part:
 REWRITTEN = {
     "CREATE INDEX ASYNC i ON s.t (v, (lower(w))) WHERE v > 'it''s'": (
         (
-            "SELECT pytest_dsql_engine.submit_index('CREATE INDEX       i ON s.t (v, (lower(w))) WHERE v > ''it''''s''', "
+            "SELECT pytest_dsql_engine.submit_index("
+            "'CREATE INDEX       i ON s.t (v, (lower(w))) WHERE v > ''it''''s''', "
             "NULL, '\"s\".\"t\"', ARRAY['v']::text[]) AS job_id"
         ),
         "CREATE INDEX",
@@ -35,14 +36,13 @@ REWRITTEN = {
         "CREATE INDEX",
     ),
     "ALTER TABLE ASYNC IF EXISTS ONLY s.t VALIDATE CONSTRAINT c": (
-        (
-            "SELECT pytest_dsql_engine.submit_validation('\"s\".\"t\"', 'c', true) AS job_id"
-        ),
+        ("SELECT pytest_dsql_engine.submit_validation('\"s\".\"t\"', 'c', true) AS job_id"),
         "ALTER TABLE",
     ),
     'ALTER TABLE t DROP COLUMN "ID", DROP CONSTRAINT c, ADD n numeric': (
         (
-            "CALL pytest_dsql_engine.alter_table('ALTER TABLE t DROP COLUMN \"ID\", DROP CONSTRAINT c, ADD n numeric(18,6)', '\"t\"', "
+            "CALL pytest_dsql_engine.alter_table("
+            "'ALTER TABLE t DROP COLUMN \"ID\", DROP CONSTRAINT c, ADD n numeric(18,6)', '\"t\"', "
             "ARRAY['ID']::text[], ARRAY['c']::text[])"
         ),
         "ALTER TABLE",
