@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from pytest_dsql.access import UNIFORM, Access
 from pytest_dsql.errors import UsageError
 from pytest_dsql.load.arrivals import SCHEDULED
 from pytest_dsql.load.measurement import Arrival, ConnectStats, Measurement
+from pytest_dsql.load.retry import RETRY
 from pytest_dsql.transaction import SLOT_BITS, CellRun, Mix, Tally, stream_seed
 
 if TYPE_CHECKING:
@@ -75,16 +76,17 @@ class Load:
         warmup: float | None = None,
         duration: float | None = None,
         access: Access = UNIFORM,
+        attempts: int = RETRY.attempts,
     ) -> Cell:
         """Closed loop: each of `connections` sends its next request when the last one answered.
 
         `warmup` and `duration` are seconds; the plan's by default. `access` is how transactions draw their keys with
-        `ctx.pick`. Raises UsageError for a wrong argument, ConnectionFailed or LoadFailed when the load could not be
-        made.
+        `ctx.pick`, `attempts` how often one is tried at most. Raises UsageError for a wrong argument, ConnectionFailed
+        or LoadFailed when the load could not be made.
         """
         warmup = self.plan.warmup_s if warmup is None else warmup
         duration = self.plan.window_s if duration is None else duration
-        return self._cell(Arrival("closed"), mix, connections, warmup, duration, access)
+        return self._cell(Arrival("closed"), mix, connections, warmup, duration, access, attempts)
 
     def churn(
         self,
@@ -110,6 +112,7 @@ class Load:
         warmup: float | None = None,
         duration: float | None = None,
         access: Access = UNIFORM,
+        attempts: int = RETRY.attempts,
     ) -> Cell:
         """Open loop: requests arrive at `rate` per second, whether or not the database keeps up.
 
@@ -122,7 +125,7 @@ class Load:
             raise UsageError(f"arrival must be one of {', '.join(sorted(SCHEDULED))}, not {arrival!r}")
         if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= _MOST_PER_CELL:
             raise UsageError(f"rate must be requests per second, up to {_MOST_PER_CELL:,}, not {rate!r}")
-        return self._cell(Arrival(arrival, float(rate)), mix, connections, warmup, duration, access)
+        return self._cell(Arrival(arrival, float(rate)), mix, connections, warmup, duration, access, attempts)
 
     def capacity(
         self,
@@ -245,7 +248,14 @@ class Load:
         return connections
 
     def _cell(
-        self, arrival: Arrival, mix: Mix, connections: int, warmup: float, duration: float, access: Access
+        self,
+        arrival: Arrival,
+        mix: Mix,
+        connections: int,
+        warmup: float,
+        duration: float,
+        access: Access,
+        attempts: int = RETRY.attempts,
     ) -> Cell:
         from pytest_dsql.load.cell import Cell
         from pytest_dsql.load.fleet import CellInterrupted
@@ -253,12 +263,13 @@ class Load:
         if not isinstance(mix, Mix):
             raise UsageError(f"dsql_load takes a Mix of transactions, not {type(mix).__name__}")
         _whole("connections", connections, 1, 1 << SLOT_BITS)
+        _whole("attempts", attempts, 1, 100)
         _seconds("warmup", warmup, 0.0)
         _seconds("duration", duration, 0.1)
         identity = self._next_id()
         repeat = self._repeat
         sizes = _CellSizes(
-            identity, arrival, mix, connections, min(self.workers, connections), warmup, duration, access
+            identity, arrival, mix, connections, min(self.workers, connections), warmup, duration, access, attempts
         )
 
         def cell_of(measurement: Measurement, invariants: dict[str, int] | None) -> Cell:
@@ -309,6 +320,7 @@ class Load:
                 window_s=window_s,
                 seed=stream_seed(self.seed, sizes.id, number),
                 access=sizes.access,
+                retry=replace(RETRY, attempts=sizes.attempts),
             )
             before = self.injections()
             try:
@@ -362,6 +374,7 @@ class _CellSizes:
     warmup_s: float
     window_s: float
     access: Access
+    attempts: int
 
 
 def connections_for(rate: float, slo: Slo) -> int:

@@ -221,6 +221,27 @@ class Cell:
         self._keep(tuple(allowed), verdict)
         raise_unless_passed(verdict, self.table(verdict))
 
+    def assert_consistent(self) -> None:
+        """Pass when every invariant was checked and holds: for cells that ask how much, and promise no latency.
+
+        Raises SloMissed for a violated invariant, Inconclusive when none was checked, nothing committed, or the cell
+        ended early; their text is the table.
+        """
+        __tracebackhide__ = True
+        committed = sum(one.count(*_COMMITTED) for one in self.measurement.samples.values())
+        verdict = self._void()
+        if verdict is None and self.measurement.interrupted is not None:
+            verdict = Verdict("inconclusive", (f"The cell ended early ({self.measurement.interrupted}).",))
+        if verdict is None and not committed:
+            verdict = Verdict("inconclusive", ("No transaction committed, and no data never passes.",))
+        if verdict is None and not self.invariants:
+            verdict = Verdict("inconclusive", ("No invariant was checked, and no data never passes.",))
+        if verdict is None:
+            count = len(self.invariants or ())
+            verdict = Verdict("pass", (f"All {count} invariants hold after {committed:,} committed transactions.",))
+        self._keep(("consistent",), verdict)
+        raise_unless_passed(verdict, self.table(verdict))
+
     def _keep(self, question: Slo | tuple[str, ...], verdict: Verdict) -> None:
         self._verdicts = [(known, one) for known, one in self._verdicts if known != question]
         self._verdicts.append((question, verdict))

@@ -17,7 +17,7 @@ from pytest_dsql.load.open_session import OpenSession
 from pytest_dsql.load.plan import CONNECT_TIMEOUT_S, WorkerShare
 from pytest_dsql.load.queue import Queue
 from pytest_dsql.load.recorder import Batch, Recorder
-from pytest_dsql.load.retry import RETRY, RetryPolicy, is_limit
+from pytest_dsql.load.retry import is_limit
 from pytest_dsql.load.session import Session
 from pytest_dsql.load.statements import new_converter
 from pytest_dsql.transaction import stream_seed
@@ -57,12 +57,11 @@ class Driver:
         *,
         report: Callable[[Batch], None],
         finished: Callable[[], None],
-        retry: RetryPolicy = RETRY,
     ) -> None:
         self.share: Final = share
         self.plan: Final = share.plan
         self.loop: Final = loop
-        self.retry: Final = retry
+        self.retry: Final = share.plan.retry
         self.converter: Final = new_converter()
         self.churn: Final = share.plan.arrival.kind == "churn"
         self.index_of: Final = {one: index for index, one in enumerate(share.plan.mix)}

@@ -274,6 +274,7 @@ class _Cell:
         return Measurement(
             arrival=plan.arrival,
             access=plan.access.describe(),
+            max_attempts=plan.retry.attempts,
             connections=plan.connections,
             workers=len(self._shares),
             warmup_s=plan.warmup_s,

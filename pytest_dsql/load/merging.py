@@ -24,6 +24,7 @@ def merge_measurements(first: Measurement, second: Measurement) -> Measurement:
     return Measurement(
         arrival=first.arrival,
         access=first.access,
+        max_attempts=first.max_attempts,
         connections=first.connections,
         workers=max(first.workers, second.workers),
         warmup_s=first.warmup_s + second.warmup_s,

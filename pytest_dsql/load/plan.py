@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from pytest_dsql.access import UNIFORM, Access
 from pytest_dsql.load.arrivals import SCHEDULED
 from pytest_dsql.load.measurement import Arrival
+from pytest_dsql.load.retry import RETRY, RetryPolicy
 from pytest_dsql.transaction import CellRun, Mix
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class CellPlan:
     window_s: float
     seed: int
     access: Access = UNIFORM
+    retry: RetryPolicy = RETRY
     drain_s: float = DRAIN_S
     connection_lifetime_s: float = CONNECTION_LIFETIME_S
 

@@ -71,6 +71,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].arrival.kind": Key((str,), choices=("closed", "churn", "poisson", "constant", "burst", "sequential")),
     "cells[].arrival.rate": _NUMBER_OR_NULL,
     "cells[].access": _TEXT,
+    "cells[].max_attempts": _COUNT,
     "cells[].connections": _COUNT,
     "cells[].workers": _COUNT,
     "cells[].warmup_s": _NUMBER,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -240,6 +241,31 @@ class TestConnected:
     def test_an_interrupted_cell_never_passes(self) -> None:
         with pytest.raises(Inconclusive, match="ended early"):
             cell(replace(good_measurement(), interrupted="SIGINT")).assert_connected()
+
+
+class TestConsistency:
+    def test_invariants_that_hold_pass(self) -> None:
+        made = cell(invariants={"stock": 0, "ledger": 0})
+        made.assert_consistent()
+        assert made.standing is not None
+        assert made.standing.reasons[0].startswith("All 2 invariants hold after ")
+
+    def test_a_violated_invariant_fails(self) -> None:
+        with pytest.raises(SloMissed, match=r"Violated invariants: stock \(1\)"):
+            cell(invariants={"stock": 1}).assert_consistent()
+
+    @pytest.mark.parametrize(
+        ("changed", "invariants", "why"),
+        [
+            ({"interrupted": "SIGINT"}, {"stock": 0}, "ended early"),
+            ({"samples": {}}, {"stock": 0}, "No transaction committed"),
+            ({}, {}, "No invariant was checked"),
+            ({}, None, "No invariant was checked"),
+        ],
+    )
+    def test_no_data_never_passes(self, changed: dict[str, Any], invariants: dict[str, int] | None, why: str) -> None:
+        with pytest.raises(Inconclusive, match=why):
+            cell(replace(good_measurement(), **changed), invariants=invariants).assert_consistent()
 
 
 class TestTable:
