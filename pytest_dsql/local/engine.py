@@ -27,11 +27,11 @@ from pytest_dsql.local.cluster_commands import COMMANDS, ClusterCommand
 from pytest_dsql.local.clusters import Clusters
 from pytest_dsql.local.directories import CONTROL_SOCKET
 from pytest_dsql.local.installation import find_installation
-from pytest_dsql.local.limits import DEFAULT
 from pytest_dsql.local.locks import FileLock
 from pytest_dsql.local.options import DEFAULT_REGION, EngineOptions
 from pytest_dsql.local.persistent import DataDirectory
 from pytest_dsql.local.programs import reachable_installation
+from pytest_dsql.local.row_limits import are_made
 from pytest_dsql.local.spawn import CONNECTION_DESCRIPTOR, LOCK_DESCRIPTOR
 from pytest_dsql.masking import mask
 
@@ -305,7 +305,7 @@ class EngineProcess:
 
 async def _settle(cluster: Cluster) -> None:
     """Let the parts of the engine know of a new cluster's limits, before anybody can connect."""
-    if cluster.limits != DEFAULT:
+    if not are_made(cluster.limits, cluster.rules):
         for told in LIMITS_CHANGED:
             await told(cluster)
 

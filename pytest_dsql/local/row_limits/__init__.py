@@ -10,6 +10,6 @@ own triggers are counted by `count_row()`. The size is checked by a deferred tri
 that error is the client's, whoever has sent the COMMIT.
 """
 
-from pytest_dsql.local.row_limits.values import apply_limits, limits_sql
+from pytest_dsql.local.row_limits.values import apply_limits, are_made, limits_sql
 
-__all__ = ["apply_limits", "limits_sql"]
+__all__ = ["apply_limits", "are_made", "limits_sql"]

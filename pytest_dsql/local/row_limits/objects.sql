@@ -152,14 +152,11 @@ DECLARE
 BEGIN
   FOR gone IN SELECT objid, object_type FROM pg_event_trigger_dropped_objects() WHERE classid = 'pg_class'::regclass LOOP
     IF gone.object_type = 'table' THEN
-      DELETE FROM pytest_dsql_engine_limits.equipped WHERE relation = gone.objid;
-      IF FOUND THEN
-        EXECUTE format('DROP FUNCTION pytest_dsql_engine_limits.%I, pytest_dsql_engine_limits.%I',
-          format('insert_%s', gone.objid), format('update_%s', gone.objid));
-      END IF;
+      EXECUTE format('DROP FUNCTION IF EXISTS pytest_dsql_engine_limits.%I, pytest_dsql_engine_limits.%I',
+        format('insert_%s', gone.objid), format('update_%s', gone.objid));
     ELSIF gone.object_type = 'index' THEN
-      SELECT relation INTO changed FROM pytest_dsql_engine_limits.equipped WHERE gone.objid = ANY (indexes);
-      IF FOUND AND EXISTS (SELECT FROM pg_class WHERE oid = changed) THEN
+      DELETE FROM pytest_dsql_engine_limits.known_index WHERE index = gone.objid RETURNING relation INTO changed;
+      IF EXISTS (SELECT FROM pg_class WHERE oid = changed) THEN
         CALL pytest_dsql_engine_limits.equip(changed);
       END IF;
     END IF;

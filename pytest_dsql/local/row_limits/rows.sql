@@ -15,6 +15,7 @@ CREATE FUNCTION pytest_dsql_engine_limits.value_bytes() RETURNS bigint LANGUAGE 
 CREATE FUNCTION pytest_dsql_engine_limits.row_bytes() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 2097152::bigint';
 CREATE FUNCTION pytest_dsql_engine_limits.key_bytes() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 1981::bigint';
 CREATE FUNCTION pytest_dsql_engine_limits.storage_bytes() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 10995116277760::bigint';
+CREATE FUNCTION pytest_dsql_engine_limits.compresses_texts() RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true';
 CREATE FUNCTION pytest_dsql_engine_limits.schemas() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 10::bigint';
 CREATE FUNCTION pytest_dsql_engine_limits.tables() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 1000::bigint';
 CREATE FUNCTION pytest_dsql_engine_limits.views() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 5000::bigint';

@@ -157,6 +157,35 @@ def test_values_that_compress_may_be_longer(connection: Connection) -> None:
     assert connection.execute("SELECT length(d) FROM v").fetchall() == [(3_000_000,)]
 
 
+def test_bytea_is_never_compressed(blobs: Connection) -> None:
+    message = "datatype limit greater than 1048576 bytes not supported for bytea"
+    assert refused(blobs, "INSERT INTO b VALUES (1, %s)", bytes(MIB + 1)) == message
+    assert "transaction size" in refused(blobs, "INSERT INTO b SELECT k, %s FROM generate_series(1, 12) k", bytes(MIB))
+
+
+@pytest.mark.parametrize(
+    ("type_", "most", "name"),
+    [
+        ("varchar", 65_535, "varchar"),
+        ("character varying(65535)", 65_535, "varchar"),
+        ("bpchar", 4_096, "char"),
+        ("d", 65_535, "varchar"),
+    ],
+)
+def test_strings_have_limits_in_bytes(connection: Connection, type_: str, most: int, name: str) -> None:
+    connection.execute("CREATE DOMAIN d AS varchar")
+    try:
+        connection.execute(f"CREATE TABLE v (k int PRIMARY KEY, d {type_})".encode())
+        random = os.urandom(most).hex()
+        connection.execute("INSERT INTO v VALUES (1, %s)", (random[:most],))
+        connection.execute("INSERT INTO v VALUES (2, %s)", ("x" * (most - 1),))
+        message = f"datatype limit greater than {most} bytes not supported for {name}"
+        assert refused(connection, "INSERT INTO v VALUES (3, %s)", "é" + random[: most - 1]) == message
+    finally:
+        connection.execute("DROP TABLE IF EXISTS v")
+        connection.execute("DROP DOMAIN d")
+
+
 def test_a_row_has_at_most_2_mib(connection: Connection) -> None:
     connection.execute("CREATE TABLE r (k int PRIMARY KEY, a bytea, b bytea, c bytea)")
     value = os.urandom(700_000)
