@@ -15,7 +15,8 @@ from pytest_dsql.load.statistics import LatencySummary, Summaries, answered, dis
 from pytest_dsql.load.table import cell_table
 from pytest_dsql.slo.connecting import EXPLAINED
 from pytest_dsql.slo.evidence import OUTCOME_COUNTS, Counts, Evidence, Generator, Requests
-from pytest_dsql.slo.objectives import Slo
+from pytest_dsql.slo.interval import percentile_interval
+from pytest_dsql.slo.objectives import ALLOWED_OVER, Slo
 from pytest_dsql.slo.throughput import SLICES
 from pytest_dsql.slo.verdict import LOOKS, ObjectiveResult, Verdict, judge
 
@@ -79,6 +80,7 @@ class Cell:
         self.measurement = measurement
         self.simulated = self.simulated or measurement.simulated
         self.invariants = None if invariants is None else dict(invariants)
+        self._intervals: dict[tuple[str, str], tuple[float | None, float | None]] = {}
         samples = measurement.samples
         self.latency = _summaries(samples, lambda one: one.latency_ns)
         self.wait = _summaries(samples, lambda one: one.wait_ns)
@@ -165,6 +167,20 @@ class Cell:
     def look(self) -> int:
         """Which look the cell is at: 1, 2 or 3 after 1, 2 or 4 planned windows."""
         return self.measurement.look.bit_length()
+
+    def interval(self, transaction: str, percentile: str) -> tuple[float | None, float | None]:
+        """Return between which milliseconds the true percentile (`p50` ... `p999`) lies, with a confidence of 95 %.
+
+        An end is None where so few answered requests can't give one. Raises KeyError for an unknown transaction.
+        """
+        known = self._intervals.get((transaction, percentile))
+        if known is None:
+            samples = self.measurement.samples[transaction]
+            share = 1 - float(ALLOWED_OVER[percentile])
+            low, high = percentile_interval(answered(samples, samples.latency_ns), share)
+            known = None if low is None else low / 1e6, None if high is None else high / 1e6
+            self._intervals[transaction, percentile] = known
+        return known
 
     def verdict(self, slo: Slo) -> Verdict:
         """Decide whether the cell meets the objectives, and record it.

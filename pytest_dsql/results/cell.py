@@ -11,6 +11,7 @@ from pytest_dsql.load.measurement import ConnectStats, Outcome, Samples
 from pytest_dsql.load.statistics import LatencySummary, answered, distribution
 from pytest_dsql.results import histogram
 from pytest_dsql.results.schema import PERCENTILES
+from pytest_dsql.slo.objectives import ALLOWED_OVER
 from pytest_dsql.slo.verdict import ObjectiveResult, Verdict
 
 
@@ -112,11 +113,20 @@ def _transaction(cell: Cell, samples: Samples) -> dict[str, Any]:
         "errors": dict(samples.errors),
         "messages": dict(samples.messages),
         "latency_ms": _summary(cell.latency[name]),
+        "interval_ms": _intervals(cell, name),
         "wait_ms": _summary(cell.wait[name]),
         "service_ms": _summary(cell.service[name]),
         "backoff_ms": _summary(cell.backoff[name]),
         "histogram": histogram.encode(answered(samples, samples.latency_ns)),
     }
+
+
+def _intervals(cell: Cell, name: str) -> dict[str, float | None]:
+    ends: dict[str, float | None] = {}
+    for percentile in ALLOWED_OVER:
+        low, high = cell.interval(name, percentile)
+        ends |= {f"{percentile}_low": _rounded(low), f"{percentile}_high": _rounded(high)}
+    return ends
 
 
 def _objective(cell: Cell, one: ObjectiveResult) -> dict[str, Any]:

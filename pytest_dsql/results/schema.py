@@ -90,6 +90,12 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].transactions{}.messages": _OBJECT,
     "cells[].transactions{}.messages{}": Key((str,)),
     **_summary("cells[].transactions{}.latency_ms"),
+    "cells[].transactions{}.interval_ms": _OBJECT,
+    **{
+        f"cells[].transactions{{}}.interval_ms.{percentile}_{end}": _NUMBER_OR_NULL
+        for percentile in ("p50", "p95", "p99", "p999")
+        for end in ("low", "high")
+    },
     **_summary("cells[].transactions{}.wait_ms"),
     **_summary("cells[].transactions{}.service_ms"),
     **_summary("cells[].transactions{}.backoff_ms"),

@@ -97,3 +97,29 @@ def test_a_system_well_away_from_its_limit_is_decided(share: float, expected: st
     rng = random.Random(f"power-{share}")
     outcomes = [decide(slow_positions(rng, 20_000, share, 5), 20_000, "p99") for _ in range(100)]
     assert outcomes.count(expected) >= 95
+
+
+def drifting_positions(rng: random.Random, n: int, share: float) -> list[int]:
+    """Return positions of slow requests that are seldom at first and frequent at the end; `share` of all on average."""
+    return [position for position in range(n) if rng.random() < 2 * share * position / n]
+
+
+@pytest.mark.parametrize(("metric", "n"), [("p95", 4_000), ("p99", 10_000)])
+def test_a_system_that_drifts_over_its_limit_is_not_decided_by_chance(metric: Any, n: int) -> None:
+    """Half of the window is better than the limit and half worse: neither verdict would be right."""
+    rng = random.Random(f"drift-{metric}")
+    trials = 300
+    outcomes = [decide(drifting_positions(rng, n, ALLOWED[metric]), n, metric) for _ in range(trials)]
+    most = 2 * LEVEL + 2 * math.sqrt(2 * LEVEL / trials)
+    assert outcomes.count("pass") / trials <= most
+    assert outcomes.count("fail") / trials <= most
+
+
+def test_one_mode_beyond_the_limit_counts_like_any_other_slow_request() -> None:
+    """Bimodal: 1 % of the requests take a hundred times as long. Percentiles jump there; counts do not."""
+    rng = random.Random("bimodal")
+    trials, n = 300, 10_000
+    outcomes = [decide([at for at in range(n) if rng.random() < 0.01], n, "p99") for _ in range(trials)]
+    most = 2 * LEVEL + 2 * math.sqrt(2 * LEVEL / trials)
+    assert outcomes.count("pass") / trials <= most
+    assert outcomes.count("fail") / trials <= most
