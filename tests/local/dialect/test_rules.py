@@ -127,7 +127,7 @@ CASES = {
     ),
     "statistics-target": Case(
         "ALTER STATISTICS s SET STATISTICS 101",
-        "statistics target 101 is not between -1 and 100",
+        "statistics target 101 exceeds maximum allowed value of 100",
         "ALTER STATISTICS s SET STATISTICS -1",
         "22023",
     ),
