@@ -120,6 +120,8 @@ def sides() -> Iterator[Sides]:
 
 def fill(owner: psycopg.Connection[Any]) -> None:
     """pgbench's table of accounts, and one of as many rows as a large page of an application shows."""
+    owner.execute("SET search_path = public")
+    owner.execute("SET session_replication_role = replica")  # nobody counts what a transaction writes
     owner.execute("CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84))")
     owner.execute("INSERT INTO pgbench_accounts SELECT n, 1, 0, '' FROM generate_series(1, 100000) AS n")
     owner.execute(
