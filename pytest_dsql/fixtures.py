@@ -53,13 +53,34 @@ def dsql_target(pytestconfig: pytest.Config) -> Iterator[Target]:
     """What is measured: the embedded engine, or the endpoint that the options name. Made on first use."""
     from pytest_dsql.targets import open_target
 
-    target = open_target(settings_of(pytestconfig), run_id=pytestconfig.stash[RUN_ID])
-    pytestconfig.stash[TARGET] = target
+    with _terminated_like_interrupted():
+        target = open_target(settings_of(pytestconfig), run_id=pytestconfig.stash[RUN_ID])
+        pytestconfig.stash[TARGET] = target
+        try:
+            yield target
+        finally:
+            del pytestconfig.stash[TARGET]
+            target.close()
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """Have SIGTERM end the session as Ctrl-C does: what was measured is kept, and what was opened is closed."""
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield  # somebody else has plans for it
+        return
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt("terminated by SIGTERM")
+
+    signal.signal(signal.SIGTERM, interrupt)
     try:
-        yield target
+        yield
     finally:
-        del pytestconfig.stash[TARGET]
-        target.close()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -47,10 +47,10 @@ class Progress:
 
 @final
 class CellInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a cell. Carries what was measured until then."""
+    """Ctrl-C or SIGTERM during a cell. Carries what was measured until then."""
 
     def __init__(self, measurement: Measurement | None) -> None:
-        super().__init__("interrupted during a cell")
+        super().__init__("interrupted during a cell; what it had measured is in the results")
         self.measurement = measurement  #: None when the cell had not begun
 
 
@@ -60,7 +60,8 @@ def run_cell(plan: CellPlan, *, progress: Callable[[Progress], None] | None = No
     A worker that dies ends the cell: `Measurement.interrupted` says so, and what had been reported is kept. Raises
     ConnectionFailed or CredentialsError when the first connections can't be made, TransactionError when a
     transaction's own code is wrong, UsageError when the mix can't be sent to a worker, LoadFailed when the workers
-    can't be started, and CellInterrupted (a KeyboardInterrupt) on Ctrl-C.
+    can't be started, and CellInterrupted (a KeyboardInterrupt) on Ctrl-C and
+    SIGTERM.
     """
     plan = replace(
         plan,
@@ -101,14 +102,14 @@ class _Cell:
 
     def measure(self) -> Measurement:
         """Run the cell to its end."""
-        previous = self._take_sigint()
+        previous = self._take_signals()
         try:
             self._prepare()
             self._begin()
             self._wait(lambda: len(self._done) + len(self._gone) == len(self._shares))
         finally:
-            if previous is not None:
-                signal.signal(signal.SIGINT, previous)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
         if self._by_user:
             raise CellInterrupted(self._measurement())
         if self._failure is not None:
@@ -204,21 +205,22 @@ class _Cell:
             self._interrupted_ns = perf_counter_ns()
         self._fleet.tell("stop")
 
-    # -- Ctrl-C --------------------------------------------------------------------------------------------------
+    # -- signals -------------------------------------------------------------------------------------------------
 
-    def _take_sigint(self) -> Any:
-        """Handle Ctrl-C between two messages instead of inside of one. Only the main thread may."""
+    def _take_signals(self) -> dict[signal.Signals, Any]:
+        """Handle Ctrl-C and SIGTERM between two messages instead of inside of one. Only the main thread may."""
         if threading.current_thread() is not threading.main_thread():
-            return None
+            return {}
 
-        def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        def interrupt(number: int, _frame: FrameType | None) -> None:
             if self._by_user:  # asked twice: at once
                 raise KeyboardInterrupt
             self._by_user = True
-            self._loop.at(0, lambda: self._stop(f"interrupted by the user ({self._when()})"))
+            who = "the user" if number == signal.SIGINT else signal.Signals(number).name
+            self._loop.at(0, lambda: self._stop(f"interrupted by {who} ({self._when()})"))
             self._loop.stop()
 
-        return signal.signal(signal.SIGINT, interrupt)
+        return {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
 
     # -- results -------------------------------------------------------------------------------------------------
 

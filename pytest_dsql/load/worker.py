@@ -167,7 +167,9 @@ def allow_descriptors(connections: int) -> None:
 
 def main() -> None:
     """Run as a process: the argument is the descriptor of the socket to the controller."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Sent to the whole group of processes; the controller decides what becomes of us, and its end is ours.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     Worker(socket.socket(fileno=int(sys.argv[1]))).run()
 
 

@@ -123,18 +123,22 @@ def test_a_killed_worker_ends_the_cell_at_once_and_what_it_reported_is_kept(endp
 
 
 @needs_proc
-def test_ctrl_c_stops_the_workers_and_keeps_what_was_measured(endpoint: Endpoint) -> None:
+@pytest.mark.parametrize(("number", "who"), [(signal.SIGINT, "the user"), (signal.SIGTERM, "SIGTERM")])
+def test_a_signal_stops_the_workers_and_keeps_what_was_measured(
+    endpoint: Endpoint, number: signal.Signals, who: str
+) -> None:
     assert threading.current_thread() is threading.main_thread()
     plan = cell_plan(endpoint, Mix({take: 1}), window_s=60.0)
     with pytest.raises(CellInterrupted) as caught:
-        run_cell(plan, progress=_in_window(lambda: os.kill(os.getpid(), signal.SIGINT)))
+        run_cell(plan, progress=_in_window(lambda: os.kill(os.getpid(), number)))
     measured = caught.value.measurement
     assert measured is not None
     assert measured.arrivals == measured.samples["take"].count(*Outcome) > 0
     assert measured.interrupted is not None
-    assert "interrupted by the user" in measured.interrupted
+    assert f"interrupted by {who}" in measured.interrupted
     assert workers() == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 @needs_proc
