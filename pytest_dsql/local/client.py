@@ -10,7 +10,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -18,10 +18,12 @@ from typing import Any, Final, Self, final
 
 from pytest_dsql.errors import EngineError
 from pytest_dsql.local.cleanup import remove_engine_directory, remove_if_dead, sweep
+from pytest_dsql.local.cluster import ACTIONS, Principal
 from pytest_dsql.local.directories import ALIVE_SUFFIX, CONTROL_SOCKET, ENGINE_NAME_LENGTH, runtime_base
 from pytest_dsql.local.locks import FileLock
 from pytest_dsql.local.options import EngineOptions
 from pytest_dsql.local.persistent import DataDirectory
+from pytest_dsql.local.principals import from_json
 from pytest_dsql.local.spawn import START_TIMEOUT_S, first_answer, read_line, spawn_engine
 
 _ANSWER_TIMEOUT_S: Final = 60.0
@@ -168,6 +170,15 @@ class Engine:
     def remove_cluster(self, cluster_id: str) -> None:
         """Remove a cluster that `new_cluster` made, with its data."""
         self._ask("remove_cluster", id=cluster_id)
+
+    def add_principal(self, arn: str, actions: Collection[str] = ACTIONS) -> Principal:
+        """Have the engine accept tokens of a further identity, with keys made for it, until it ends.
+
+        `arn` is that of a role, a user or a session of a role (`arn:aws:sts::123456789012:assumed-role/name/session`),
+        `actions` what its policy allows: a principal without `DbConnectAdmin` can't be `admin`. Which other roles it
+        may be, `AWS IAM GRANT` says. Raises EngineError for what is no such ARN.
+        """
+        return from_json(self._ask("add_principal", arn=arn, actions=sorted(actions))["principal"])
 
     def ask_cluster(self, command: str, cluster: LocalCluster, **arguments: object) -> dict[str, Any]:
         """Send one of `cluster_commands.COMMANDS` for a cluster, and give the answer. Raises EngineError.

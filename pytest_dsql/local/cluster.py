@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import string
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from hashlib import sha256
@@ -17,6 +18,7 @@ from pytest_dsql.local.quotas import Quotas
 if TYPE_CHECKING:
     from pytest_dsql.local.faults.injector import Faults
     from pytest_dsql.local.latency.control import Latency
+    from pytest_dsql.local.roles import Trust
     from pytest_dsql.local.trouble import Trouble
 
 #: A cluster id is 26 characters of [a-z0-9] (botocore's model of the `dsql` service, shape ClusterId).
@@ -29,6 +31,13 @@ ADMIN: Final = "admin"
 DATABASE: Final = "postgres"
 
 
+#: Nobody's account: the engine's clusters and principals are no real ones.
+ACCOUNT_ID: Final = "000000000000"
+
+#: The actions that let a principal connect: as `admin`, and as the roles that were granted to it.
+ACTIONS: Final = frozenset({"DbConnect", "DbConnectAdmin"})
+
+
 @dataclass(frozen=True)
 class Principal:
     """An identity whose tokens the gateway accepts: an ARN with the keys that sign for it."""
@@ -37,6 +46,8 @@ class Principal:
     access_key_id: str
     secret_access_key: str = field(repr=False)
     session_token: str | None = field(default=None, repr=False)
+    #: What its policy allows of `dsql:DbConnect` and `dsql:DbConnectAdmin`.
+    actions: frozenset[str] = ACTIONS
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,7 @@ class Cluster:
     id: str  #: 26 characters of [a-z0-9]
     region: str
     socket_path: str  #: PostgreSQL's unix socket file
-    principals: tuple[Principal, ...]
+    principals: Sequence[Principal]  #: the engine's, which may become more
     rules: date  #: the dialect's rules of this day hold
     limits: Limits = DEFAULT  #: replaced as a whole when one is changed; ask anew each time
     asleep: bool = False  #: begins INACTIVE
@@ -72,10 +83,12 @@ class Cluster:
         # Clients of the engine import this module for its constants; what follows is the engine's alone.
         from pytest_dsql.local.faults.injector import Faults
         from pytest_dsql.local.latency.control import Latency
+        from pytest_dsql.local.roles import Trust
         from pytest_dsql.local.trouble import NO_TROUBLE
 
         trouble = self.trouble or NO_TROUBLE
         self.initial_limits = self.limits  #: the limits that the engine was started with
+        self.trust: Trust = Trust(self.socket_path)
         self.latency: Latency = Latency(trouble.seed, trouble.latency)
         self.faults: Faults = Faults(self.clock, trouble.seed, trouble.faults)
         #: One in each Region, the first one first.
@@ -89,6 +102,11 @@ class Cluster:
     def catalog_changed(self) -> None:
         """Note a committed change of the catalog: DDL, GRANT, REVOKE, or the end of an asynchronous job."""
         self.catalog_version += 1
+
+    @property
+    def arn(self) -> str:
+        """The cluster's ARN."""
+        return f"arn:aws:dsql:{self.region}:{ACCOUNT_ID}:cluster/{self.id}"
 
     @property
     def host(self) -> str:

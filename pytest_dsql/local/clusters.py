@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import secrets
 import shutil
-import string
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,19 +12,17 @@ from typing import Final, final
 
 from pytest_dsql.errors import EngineError
 from pytest_dsql.local.account import Account
-from pytest_dsql.local.cluster import Cluster, Principal, new_cluster_id
+from pytest_dsql.local.cluster import ACCOUNT_ID, Cluster, Principal, new_cluster_id
 from pytest_dsql.local.installation import Installation
 from pytest_dsql.local.limits import DEFAULT, Limits
 from pytest_dsql.local.persistent import DataDirectory, Identity
 from pytest_dsql.local.postgres import Postgres
+from pytest_dsql.local.principals import new_principal
 from pytest_dsql.local.template import catalog_sql, copy_tree, ensure_template, template_key
 from pytest_dsql.local.trouble import NO_TROUBLE, Trouble
 
 #: DSQL allows 10,000; a laptop is bounded by memory and processes. Enough for a burst of 1,000 beside what is open.
 MAX_CONNECTIONS: Final = 1_500
-
-#: Nobody's account: the engine's principals are no real ones.
-_ACCOUNT_ID: Final = "000000000000"
 
 _COMMON: Final = {
     "listen_addresses": "",
@@ -108,7 +103,7 @@ class Clusters:
         self._peers = peers
         self._trouble = trouble
         self._asleep = asleep
-        self._principal = throw_away_principal()
+        self._principals = [new_principal(f"arn:aws:iam::{ACCOUNT_ID}:role/pytest-dsql-local")]
         self._lock = threading.Lock()
         self._count = 0
         self._instances: dict[str, _Instance] = {}  #: by the cluster's id
@@ -119,7 +114,14 @@ class Clusters:
     @property
     def principal(self) -> Principal:
         """The identity that every cluster of this engine accepts; its keys are made anew for each engine."""
-        return self._principal
+        return self._principals[0]
+
+    def add_principal(self, principal: Principal) -> None:
+        """Accept a further identity, in every cluster. Raises EngineError when its access key is known already."""
+        with self._lock:
+            if any(known.access_key_id == principal.access_key_id for known in self._principals):
+                raise EngineError(f"the access key {principal.access_key_id} belongs to a principal already")
+            self._principals.append(principal)
 
     def default(self) -> Cluster:
         """The cluster made at start."""
@@ -192,7 +194,7 @@ class Clusters:
             id=cluster_id,
             region=self._region,
             socket_path=str(postgres.socket_path),
-            principals=(self._principal,),
+            principals=self._principals,
             rules=self._rules,
             limits=self._limits,
             peers=self._peers,
@@ -248,13 +250,3 @@ class Clusters:
     def _stop(self, instance: _Instance) -> None:
         instance.stopping = True
         instance.postgres.stop()
-
-
-def throw_away_principal() -> Principal:
-    """An identity with fresh keys in the form of AWS's, so that whatever knows those knows these for secrets."""
-    alphabet = string.ascii_uppercase + "234567"
-    return Principal(
-        arn=f"arn:aws:iam::{_ACCOUNT_ID}:role/pytest-dsql-local",
-        access_key_id="AKIA" + "".join(secrets.choice(alphabet) for _ in range(16)),
-        secret_access_key=base64.b64encode(secrets.token_bytes(30)).decode(),
-    )

@@ -22,7 +22,7 @@ from pytest_dsql.errors import DsqlError, EngineError, MissingExtra
 from pytest_dsql.local.account import choose_account
 from pytest_dsql.local.changes import LIMITS_CHANGED
 from pytest_dsql.local.cleanup import Sentinel, remove_engine_directory
-from pytest_dsql.local.cluster import Cluster
+from pytest_dsql.local.cluster import ACTIONS, Cluster
 from pytest_dsql.local.cluster_commands import COMMANDS, ClusterCommand
 from pytest_dsql.local.clusters import Clusters
 from pytest_dsql.local.directories import CONTROL_SOCKET
@@ -30,6 +30,7 @@ from pytest_dsql.local.installation import find_installation
 from pytest_dsql.local.locks import FileLock
 from pytest_dsql.local.options import DEFAULT_REGION, EngineOptions
 from pytest_dsql.local.persistent import DataDirectory
+from pytest_dsql.local.principals import new_principal, to_json
 from pytest_dsql.local.programs import reachable_installation
 from pytest_dsql.local.row_limits import are_made
 from pytest_dsql.local.spawn import CONNECTION_DESCRIPTOR, LOCK_DESCRIPTOR
@@ -203,6 +204,7 @@ class EngineProcess:
                 "status": self._status,
                 "new_cluster": self._new_cluster,
                 "remove_cluster": self._remove_cluster,
+                "add_principal": self._add_principal,
                 **{name: self._of_cluster(command) for name, command in COMMANDS.items()},
             },
             self._done,
@@ -270,6 +272,11 @@ class EngineProcess:
         await self._jobs.stop(cluster_id)
         connection.clusters.discard(cluster_id)
         return {}
+
+    async def _add_principal(self, _connection: Connection, request: Message) -> Message:
+        principal = new_principal(str(request.get("arn")), request.get("actions", ACTIONS))
+        self._clusters.add_principal(principal)
+        return {"principal": to_json(principal)}
 
     def _of_cluster(self, command: ClusterCommand) -> Command:
         async def run(_connection: Connection, request: Message) -> Message:

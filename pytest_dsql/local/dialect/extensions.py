@@ -19,6 +19,40 @@ class Masked:
     iam: tuple[tuple[Token, ...], ...]  #: the tokens of the AWS IAM statements; `SELECT` stands in their place
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class IamStatement:
+    """`AWS IAM GRANT role TO 'arn'` or `AWS IAM REVOKE role FROM 'arn'`."""
+
+    grants: bool
+    role: str
+    arn: str
+
+
+def iam_statement(sql: str) -> IamStatement | None:
+    """Read a statement's text; None for any other statement."""
+    if "iam" not in sql.lower():
+        return None
+    try:
+        tokens = [token for token in scan(sql.encode()) if token.text != b";"]
+    except (ParseError, UnicodeEncodeError):
+        return None
+    return read_iam(tokens) if [token.word for token in tokens[:2]] == ["AWS", "IAM"] else None
+
+
+def read_iam(tokens: Sequence[Token]) -> IamStatement | None:
+    """Read the tokens of a statement that begins with AWS IAM; None when it is neither of the two."""
+    words = [token.word for token in tokens]
+    form = " ".join(words[2:5:2])
+    if form not in ("GRANT TO", "REVOKE FROM") or len(tokens) != 6:
+        return None
+    role, arn = tokens[3].text.decode(), tokens[5].text.decode()
+    if not (arn.startswith("'") and arn.endswith("'")):
+        return None
+    role = role[1:-1].replace('""', '"') if role.startswith('"') else role.lower()
+    return IamStatement(form == "GRANT TO", role, arn[1:-1].replace("''", "'"))
+
+
 def mask(text: bytes) -> Masked | None:
     """Take DSQL's own words out of a query string; None when it has none of them."""
     lower = text.lower()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
+from pytest_dsql.local.dialect.extensions import read_iam
 from pytest_dsql.local.dialect.libpg_query import Token
 from pytest_dsql.local.dialect.tree import Body, Statement, bodies, columns, system_name
 
@@ -53,13 +54,12 @@ def aws_iam(tokens: Sequence[Token]) -> Rewritten | None:
 
     None for anything else that begins with these words: PostgreSQL's syntax error then answers it.
     """
-    words = [token.word for token in tokens]
-    procedure = {"GRANT TO": "map_iam_role", "REVOKE FROM": "unmap_iam_role"}.get(" ".join(words[2:5:2]))
-    if procedure is None or len(tokens) != 6 or not tokens[5].text.endswith(b"'"):
+    found = read_iam(tokens)
+    if found is None:
         return None
-    role, arn = tokens[3].text.decode(), tokens[5].text.decode()
-    role = role[1:-1].replace('""', '"') if role.startswith('"') else role.lower()
-    return Rewritten(f"CALL pytest_dsql_engine.{procedure}({literal(role)}, {arn})", f"AWS IAM {words[2]}")
+    procedure, tag = ("map_iam_role", "GRANT") if found.grants else ("unmap_iam_role", "REVOKE")
+    call = f"CALL pytest_dsql_engine.{procedure}({literal(found.role)}, {literal(found.arn)})"
+    return Rewritten(call, f"AWS IAM {tag}")
 
 
 def literal(text: str) -> str:

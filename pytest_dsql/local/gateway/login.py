@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ssl import SSLObject
 from typing import Final, cast, final
 
-from pytest_dsql.local.cluster import Cluster, Principal
+from pytest_dsql.local.cluster import ADMIN, Cluster, Principal
+from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import frames, startup, token
 from pytest_dsql.local.gateway.authority import ALPN, LOCALHOST
 from pytest_dsql.local.gateway.directory import ClusterDirectory
@@ -24,6 +25,7 @@ from pytest_dsql.local.gateway.statements import Statements
 from pytest_dsql.local.gateway.tls import ServerName, ServerNames
 from pytest_dsql.local.latency.control import ConnectDelays
 from pytest_dsql.local.quotas import NotTaken, Quotas
+from pytest_dsql.local.roles import DENIED, no_access, no_action
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -37,8 +39,6 @@ _REQUEST_PASSWORD: Final = frames.authentication_request(frames.AUTHENTICATION_C
 
 _AUTHENTICATED: Final = frames.authentication_request(frames.AUTHENTICATION_OK)
 
-# All of DSQL's refusals begin alike and tell the reason in the hint ("Troubleshooting" in the AWS user guide).
-_DENIED: Final = "unable to accept connection, access denied"
 _NO_SNI: Final = frames.error("FATAL", "08006", "unable to accept connection, sni was not received")
 #: What DSQL says to a name it doesn't serve is not on record.
 _UNKNOWN_HOST: Final = frames.error("FATAL", "08006", "unable to accept connection, cluster not found")
@@ -177,10 +177,13 @@ class Login(asyncio.Protocol):
             cluster, _region, principal = self._reception.verify(self._name, wanted.user, password)
         except token.TokenRefused as refused:
             raise _Refused(_denied(refused.hint)) from None
+        refusal = no_action(principal, wanted.user, cluster.arn)
+        if refusal is not None:
+            raise _Refused(_fatal(refusal))
         wanted.check()
         if wanted.user.startswith(INTERNAL_PREFIX):
             # The engine's own roles, its superuser among them, are nobody's.
-            raise _Refused(_not_authorised(principal))
+            raise _Refused(_fatal(no_access(principal)))
         not_taken = cluster.quotas.take(cluster.limits)
         if not_taken is not None:
             raise _Refused(frames.error("FATAL", *not_taken.value))
@@ -189,12 +192,14 @@ class Login(asyncio.Protocol):
         self._task = asyncio.get_running_loop().create_task(self._begin(cluster, principal, wanted))
 
     async def _begin(self, cluster: Cluster, principal: Principal, wanted: Startup) -> None:
-        # Here is decided which roles a principal may be: every one that can log in, and that PostgreSQL knows.
         if not await self._meets_no_fault(cluster):
             return
         began = await self._authenticate()
         try:
             async with self._reception.opening:
+                if wanted.user != ADMIN and not await cluster.trust.admits(wanted.user, principal):
+                    self._refuse(_fatal(no_access(principal)))
+                    return
                 opened = await open_backend(cluster.socket_path, wanted)
         except BackendRefused as refused:
             self._refuse(_answer_to(refused, principal))
@@ -215,8 +220,7 @@ class Login(asyncio.Protocol):
         if fault is None:
             return True
         if fault.refusal is not None:
-            refusal = fault.refusal
-            self._refuse(frames.error("FATAL", refusal.sqlstate, refusal.message, hint=refusal.hint))
+            self._refuse(_fatal(fault.refusal))
         elif fault.cut:
             self.abort()
         elif fault.delay_s < math.inf:
@@ -294,11 +298,11 @@ def _region_of(cluster: Cluster, host: str, presented: token.Token) -> int:
 
 
 def _denied(hint: str) -> bytes:
-    return frames.error("FATAL", "08006", _DENIED, hint=hint)
+    return frames.error("FATAL", *DENIED, hint=hint)
 
 
-def _not_authorised(principal: Principal) -> bytes:
-    return _denied(f"User: {principal.arn} is not authorized to access this resource")
+def _fatal(refusal: Refusal) -> bytes:
+    return frames.error("FATAL", refusal.sqlstate, refusal.message, detail=refusal.detail, hint=refusal.hint)
 
 
 def _answer_to(refused: BackendRefused, principal: Principal) -> bytes:
@@ -306,7 +310,7 @@ def _answer_to(refused: BackendRefused, principal: Principal) -> bytes:
     state = refused.fields.get("C")
     if state == b"28000":
         # No such role, or one without LOGIN.
-        return _not_authorised(principal)
+        return _fatal(no_access(principal))
     if state == b"53300":
         return _TOO_MANY
     return frames.report(frames.ERROR_RESPONSE, refused.fields)

@@ -31,6 +31,7 @@ def cluster() -> Iterator[Cluster]:
         cluster = clusters.add_default(None)
         with direct(cluster) as connection:
             connection.execute("CREATE ROLE app LOGIN")
+            connection.execute("CALL pytest_dsql_engine.map_iam_role('app', %s)", [cluster.principals[0].arn])
             connection.execute("CREATE ROLE nologin_role")
         yield cluster
     finally:
