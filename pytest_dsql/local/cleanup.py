@@ -67,6 +67,24 @@ def remove_engine_directory(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
+def forget_dead_server(data: Path) -> None:
+    """Remove the lock file of a server that was killed, when nothing runs in its data directory any more.
+
+    PostgreSQL asks only whether there is a process of that number, and so takes one that is dead and not yet collected
+    by its parent, or any other program that has the number now, for a server. The caller has locked the directory.
+    """
+    path = data / "postmaster.pid"
+    try:
+        directory = path.read_text().splitlines()[1]
+    except (OSError, IndexError):
+        return
+    if any(directory in words for _, words in command_lines()):
+        return
+    if (segment := _segment(path)) is not None:
+        _remove_segment(segment)
+    path.unlink(missing_ok=True)
+
+
 def sweep(base: Path) -> None:
     """Remove what killed engines left under `base`; engines that live hold their lock and are left alone."""
     for directory in list(base.iterdir()):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, final
 
 from pytest_dsql.errors import EngineError, UsageError
+from pytest_dsql.local.cleanup import forget_dead_server
 from pytest_dsql.local.locks import FileLock
 
 _IDENTITY: Final = "cluster.json"
@@ -64,6 +65,7 @@ class DataDirectory:
             raise EngineError(f"{self._path} can't hold the engine's data: {error.strerror}") from error
         if self._lock is None:
             raise EngineError(f"another engine is using {self._path}")
+        forget_dead_server(self.data)
 
     def identity(self) -> Identity | None:
         """The cluster whose data is here, None when there is none yet. Raises EngineError when it can't be read."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dsql.local.cleanup import remove_engine_directory, sweep
+from pytest_dsql.local.cleanup import forget_dead_server, remove_engine_directory, sweep
 from pytest_dsql.local.client import Engine
 from tests.local.conftest import Place
 
@@ -125,3 +125,18 @@ def test_linked_data_stays(tmp_path: Path) -> None:
     remove_engine_directory(tmp_path / "engine")
     assert not (tmp_path / "engine").exists()
     assert (kept / "file").exists()
+
+
+def test_a_dead_servers_lock_file_is_removed_and_a_living_ones_is_not(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    forget_dead_server(data)
+    lock_file = data / "postmaster.pid"
+    # The number is one of a process that lives, as it may be for a dead server's.
+    lock_file.write_text(f"{os.getpid()}\n{data}\n1\n5432\n/x\n\n1 1\nready\n")
+    with subprocess.Popen([sys.executable, "-c", "input()", str(data)], stdin=subprocess.PIPE) as server:
+        forget_dead_server(data)
+        assert lock_file.exists()
+        server.communicate(b"\n")
+    forget_dead_server(data)
+    assert not lock_file.exists()
