@@ -97,4 +97,6 @@ def error(severity: str, sqlstate: str, text: str, *, detail: str | None = None,
         found["D"] = detail
     if hint is not None:
         found["H"] = hint
-    return report(ERROR_RESPONSE, {name: value.replace("\0", "").encode() for name, value in found.items()})
+    # Bytes of a client that are no UTF-8 go back as they came.
+    encoded = {name: value.replace("\0", "").encode("utf-8", "surrogateescape") for name, value in found.items()}
+    return report(ERROR_RESPONSE, encoded)
