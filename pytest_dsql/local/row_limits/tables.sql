@@ -211,28 +211,32 @@ BEGIN
   END IF;
   RETURN NULL;
 END$f$, conditions, values_, array_to_string(kept_fixed::text || kept, ' + '), keys);
-  inserts := pytest_dsql_engine_limits.with_count(array_to_string(written_fixed::text || written, ' + '), body);
-  updates := inserts;
+  size := array_to_string(written_fixed::text || written, ' + ');
+  inserts := pytest_dsql_engine_limits.with_count('', size, body);
   IF indexed <> '{}' THEN
     -- An index has a new entry only where its key is another one.
-    updates := pytest_dsql_engine_limits.with_count(
-      format('CASE WHEN ROW(OLD.%s) IS DISTINCT FROM ROW(NEW.%s) THEN %s ELSE %s END',
-        array_to_string(indexed, ', OLD.'), array_to_string(indexed, ', NEW.'),
-        array_to_string(written_fixed::text || written, ' + '), array_to_string((kept_fixed + 128)::text || kept, ' + ')),
-      body);
+    size := format('CASE WHEN ROW(OLD.%s) IS DISTINCT FROM ROW(NEW.%s) THEN %s ELSE %s END',
+      array_to_string(indexed, ', OLD.'), array_to_string(indexed, ', NEW.'),
+      size, array_to_string((kept_fixed + 128)::text || kept, ' + '));
   END IF;
+  updates := pytest_dsql_engine_limits.with_count($u$
+  -- The engine itself updates rows that are locked FOR UPDATE to what they are, so that the lock is remembered.
+  IF pg_catalog.strpos(pg_catalog.current_query(), 'WITH pytest_dsql_engine AS') > 0 AND pg_catalog.record_image_eq(OLD, NEW) THEN
+    RETURN NULL;
+  END IF;$u$, size, body);
 END
 $$;
 
-CREATE FUNCTION pytest_dsql_engine_limits.with_count(bytes text, body text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION pytest_dsql_engine_limits.with_count(before text, bytes text, body text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN format($f$
 DECLARE
   written pg_catalog.int8;
-BEGIN
+BEGIN%s
   written := pg_catalog.set_config_by_name('pytest_dsql_engine.written', (
     COALESCE(NULLIF(pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.written', true), ''), '0')::pg_catalog.int8
-    + 68719476736 + %s)::pg_catalog.text, true)::pg_catalog.int8;%s$f$, bytes, body);
+    + 68719476736 + %s)::pg_catalog.text, true)::pg_catalog.int8;%s$f$, before, bytes, body);
 END
 $$;
 
