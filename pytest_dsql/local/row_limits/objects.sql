@@ -139,14 +139,15 @@ WHEN TAG IN (
 EXECUTE FUNCTION pytest_dsql_engine_limits.after_ddl();
 
 CREATE FUNCTION pytest_dsql_engine_limits.after_drop() RETURNS event_trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET client_min_messages = warning AS $$
 DECLARE
   gone record;
   changed oid;
 BEGIN
   FOR gone IN SELECT objid, object_type FROM pg_event_trigger_dropped_objects() WHERE classid = 'pg_class'::regclass LOOP
     IF gone.object_type = 'table' THEN
-      EXECUTE format('DROP FUNCTION IF EXISTS pytest_dsql_engine_limits.%I, pytest_dsql_engine_limits.%I',
+      -- Whatever else of the engine counts by them goes with the table too.
+      EXECUTE format('DROP FUNCTION IF EXISTS pytest_dsql_engine_limits.%I, pytest_dsql_engine_limits.%I CASCADE',
         format('insert_%s', gone.objid), format('update_%s', gone.objid));
     ELSIF gone.object_type = 'index' THEN
       DELETE FROM pytest_dsql_engine_limits.known_index WHERE index = gone.objid RETURNING relation INTO changed;
