@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_dsql.local.dialect.libpg_query import ParseError, parse, scan
-from pytest_dsql.local.dialect.tree import Body, Statement, decode, only, option, string, strings
+from pytest_dsql.local.dialect.tree import Body, Statement, only, option, raw_statements, string, strings
 
 
 def written_statements(function: Body) -> list[Statement]:
@@ -18,11 +18,11 @@ def written_statements(function: Body) -> list[Statement]:
         return []
     text = written[0].encode()
     try:
-        statements = decode(parse(text)).get("stmts", ())
+        tree = parse(text)
     except ParseError:
         return []  # PostgreSQL answers the syntax error
     found = []
-    for raw in statements:
+    for raw in raw_statements(tree):
         name, body = only(raw["stmt"])
         found.append(Statement(name, body, lambda: scan(text)))
     return found

@@ -17,7 +17,7 @@ from pytest_dsql.local.dialect.judgement import Judgement, Kind, Part, Refusal
 from pytest_dsql.local.dialect.libpg_query import ParseError, Token, parse, scan
 from pytest_dsql.local.dialect.rewriting import Rewritten, Source, aws_iam, rewrite
 from pytest_dsql.local.dialect.rulebook import Rule, in_force
-from pytest_dsql.local.dialect.tree import Statement, decode, integer, only, string, walk
+from pytest_dsql.local.dialect.tree import STATEMENT, Statement, integer, only, raw_statements, string, walk
 
 
 def judge(sql: str, rules: date) -> Judgement:
@@ -52,8 +52,7 @@ def judge(sql: str, rules: date) -> Judgement:
     simple = None if masked else _simple_query(tree, rules)
     if simple:
         return _passed(sql, simple)
-    statements = decode(tree).get("stmts", ())
-    parts = tuple(_parts(written, text, statements, masked, in_force(rules)))
+    parts = tuple(_parts(written, text, tree, masked, in_force(rules)))
     if not parts:
         return _passed(sql, "other")
     unchanged = masked is None and not any(part.refusal or part.tag for part in parts)
@@ -106,7 +105,7 @@ def _meets_a_rule(tree: bytes, rules: date) -> bool:
 def _simple_query(tree: bytes, rules: date) -> Kind | None:
     first = _FIRST.match(tree)
     kind = _QUERIES.get(first[1]) if first else None
-    if kind is None or tree.count(b'{"stmt":{') != 1 or _meets_a_rule(tree, rules):
+    if kind is None or tree.count(STATEMENT) != 1 or _meets_a_rule(tree, rules):
         return None
     return "dml" if kind == "select" and _WRITES.search(tree) else kind
 
@@ -114,7 +113,7 @@ def _simple_query(tree: bytes, rules: date) -> Kind | None:
 def _parts(
     written: bytes,
     text: bytes,
-    raw_statements: list[dict[str, Any]],
+    tree: bytes,
     masked: Masked | None,
     book: Mapping[str, tuple[Rule, ...]],
 ) -> Iterator[Part]:
@@ -125,11 +124,12 @@ def _parts(
         return tokens()[first:behind]
 
     asyncs = sorted(masked.asyncs) if masked else []
+    count = tree.count(STATEMENT)
     begin = 0  # the slices leave nothing out: comments and spaces belong to the statement behind them
-    for number, raw in enumerate(raw_statements):
+    for number, raw in enumerate(raw_statements(tree), start=1):
         start = raw.get("stmt_location", 0)
         end = start + raw["stmt_len"] if raw.get("stmt_len") else len(text)
-        last = number == len(raw_statements) - 1
+        last = number == count
         until = len(text) if last else end + 1
         name, body = only(raw["stmt"])
         is_async = bisect_left(asyncs, start) < bisect_left(asyncs, end)

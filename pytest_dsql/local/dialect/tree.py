@@ -39,6 +39,23 @@ def decode(tree: bytes) -> Body:
     return decoded
 
 
+#: How each statement's tree begins. A double quote inside a literal is escaped in JSON, so this only meets structure.
+STATEMENT: Final = b'{"stmt":{'
+
+
+def raw_statements(tree: bytes) -> Iterator[Body]:
+    """Decode the statements of a parse tree one after the other; each with its place in the text.
+
+    Decoding a long text's tree at once would take the interpreter for seconds without letting other threads work.
+    """
+    begin = tree.find(STATEMENT)
+    while begin >= 0:
+        after = tree.find(STATEMENT, begin + len(STATEMENT))
+        # Between two statements stands a comma, behind the last one what closes the list and the tree.
+        yield decode(tree[begin : after - 1] if after >= 0 else tree[begin : tree.rindex(b"]}")])
+        begin = after
+
+
 def _decode_deep(text: str) -> Body:
     """Decode JSON of any depth: the decoder that doesn't recurse, at a tenth of the other's speed."""
     result: list[Any] = []
