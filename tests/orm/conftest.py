@@ -1,0 +1,50 @@
+"""Where the mappers and connectors find the engine: host, port and certificate as options, keys in the environment."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from pytest_dsql.targets.target import Target
+
+
+@dataclass(frozen=True)
+class Address:
+    """How a client reaches the engine's default cluster as `admin`."""
+
+    host: str
+    port: int
+    region: str
+    ca_file: str
+
+    @property
+    def libpq(self) -> dict[str, Any]:
+        """What a client on top of libpq needs, besides user and database."""
+        return {"hostaddr": "127.0.0.1", "port": self.port, "region": self.region}
+
+
+@pytest.fixture
+def resolved(address: Address, monkeypatch: pytest.MonkeyPatch) -> Address:
+    """The same, for clients that know no `hostaddr`: the cluster's name leads to this machine."""
+    resolve = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, *arguments: Any, **options: Any) -> Any:
+        return resolve("127.0.0.1" if host == address.host else host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return address
+
+
+@pytest.fixture
+def address(dsql_target: Target, dsql_clean: None, monkeypatch: pytest.MonkeyPatch) -> Address:
+    engine = dsql_target.engine
+    if engine is None:
+        pytest.skip("mappers are tried on the embedded engine")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", engine.credentials.access_key_id)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", engine.credentials.secret_access_key)
+    for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    return Address(engine.cluster.host, engine.port, engine.cluster.region, str(engine.ca_file))

@@ -1,0 +1,1 @@
+"""A small Django application, for its migrations and models."""
