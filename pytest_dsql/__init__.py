@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_dsql.load.blocking import run_transaction
     from pytest_dsql.local.faults.fault import Fault
     from pytest_dsql.slo.objectives import Latency, Slo, ms
-    from pytest_dsql.transaction import Context, Mix, Rejected
+    from pytest_dsql.transaction import Context, Last, Mix, Rejected
 
 __all__ = [
     "Context",
@@ -29,6 +29,7 @@ __all__ = [
     "HotSet",
     "Inconclusive",
     "Invalid",
+    "Last",
     "Latency",
     "Mix",
     "Rejected",
@@ -49,6 +50,7 @@ _HOME = {
     "Fault": "local.faults.fault",
     "Inconclusive": "errors",
     "Invalid": "errors",
+    "Last": "transaction",
     "Latency": "slo.objectives",
     "Mix": "transaction",
     "Rejected": "transaction",

@@ -43,6 +43,14 @@ class Rejected:
 
 
 @final
+class Last(list["Statement"]):
+    """The last statements of a transaction: independent of one another, and committed whatever they answer.
+
+    `yield Last([...])` sends them in one pipeline with the COMMIT behind them. After that the transaction can only end.
+    """
+
+
+@final
 class Transaction:
     """One named business operation: a generator function that yields statements and receives their results."""
 

@@ -77,16 +77,18 @@ class Load:
         duration: float | None = None,
         access: Access = UNIFORM,
         attempts: int = RETRY.attempts,
+        pipeline: bool = False,
     ) -> Cell:
         """Closed loop: each of `connections` sends its next request when the last one answered.
 
         `warmup` and `duration` are seconds; the plan's by default. `access` is how transactions draw their keys with
-        `ctx.pick`, `attempts` how often one is tried at most. Raises UsageError for a wrong argument, ConnectionFailed
-        or LoadFailed when the load could not be made.
+        `ctx.pick`, `attempts` how often one is tried at most. With `pipeline`, BEGIN goes with a transaction's first
+        statements in one round trip. Raises UsageError for a wrong argument, ConnectionFailed or LoadFailed when the
+        load could not be made.
         """
         warmup = self.plan.warmup_s if warmup is None else warmup
         duration = self.plan.window_s if duration is None else duration
-        return self._cell(Arrival("closed"), mix, connections, warmup, duration, access, attempts)
+        return self._cell(Arrival("closed"), mix, connections, warmup, duration, access, attempts, pipeline)
 
     def churn(
         self,
@@ -113,6 +115,7 @@ class Load:
         duration: float | None = None,
         access: Access = UNIFORM,
         attempts: int = RETRY.attempts,
+        pipeline: bool = False,
     ) -> Cell:
         """Open loop: requests arrive at `rate` per second, whether or not the database keeps up.
 
@@ -125,7 +128,7 @@ class Load:
             raise UsageError(f"arrival must be one of {', '.join(sorted(SCHEDULED))}, not {arrival!r}")
         if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= _MOST_PER_CELL:
             raise UsageError(f"rate must be requests per second, up to {_MOST_PER_CELL:,}, not {rate!r}")
-        return self._cell(Arrival(arrival, float(rate)), mix, connections, warmup, duration, access, attempts)
+        return self._cell(Arrival(arrival, float(rate)), mix, connections, warmup, duration, access, attempts, pipeline)
 
     def capacity(
         self,
@@ -256,6 +259,7 @@ class Load:
         duration: float,
         access: Access,
         attempts: int = RETRY.attempts,
+        pipeline: bool = False,
     ) -> Cell:
         from pytest_dsql.load.cell import Cell
         from pytest_dsql.load.fleet import CellInterrupted
@@ -269,7 +273,16 @@ class Load:
         identity = self._next_id()
         repeat = self._repeat
         sizes = _CellSizes(
-            identity, arrival, mix, connections, min(self.workers, connections), warmup, duration, access, attempts
+            identity,
+            arrival,
+            mix,
+            connections,
+            min(self.workers, connections),
+            warmup,
+            duration,
+            access,
+            attempts,
+            pipeline,
         )
 
         def cell_of(measurement: Measurement, invariants: dict[str, int] | None) -> Cell:
@@ -321,6 +334,7 @@ class Load:
                 seed=stream_seed(self.seed, sizes.id, number),
                 access=sizes.access,
                 retry=replace(RETRY, attempts=sizes.attempts),
+                pipeline=sizes.pipeline,
             )
             before = self.injections()
             try:
@@ -375,6 +389,7 @@ class _CellSizes:
     window_s: float
     access: Access
     attempts: int
+    pipeline: bool
 
 
 def connections_for(rate: float, slo: Slo) -> int:

@@ -6,13 +6,14 @@ resuming the coroutine: it hears of the rest as a "turn", and takes the attempt 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, final
 
 from psycopg import OperationalError
 
 from pytest_dsql.errors import TransactionError
-from pytest_dsql.load.link import CONN_BAD, COPY, Asking, Link
+from pytest_dsql.load.link import Asking
+from pytest_dsql.load.running import Running
 from pytest_dsql.load.statements import (
     BEGIN,
     COMMIT,
@@ -22,23 +23,19 @@ from pytest_dsql.load.statements import (
     Fault,
     check_fault,
     dumper_of,
-    is_aborted,
     raise_own_fault,
     statement_of,
 )
-from pytest_dsql.transaction import Context, Rejected, Transaction
+from pytest_dsql.transaction import Context, Last, Rejected, Transaction
 
 if TYPE_CHECKING:
     from psycopg.abc import Transformer
-    from psycopg.pq.abc import PGconn, PGresult
+    from psycopg.pq.abc import PGresult
 
     from pytest_dsql.load.loop import Loop
 
 #: What parameters usually come in.
 _SEQUENCES: Final = (tuple, list)
-#: More texts than this on one connection are not prepared: they are built by the transaction, not constant.
-MAX_PREPARED: Final = 500
-
 #: What the answer under way belongs to: to whatever the coroutine asked; to BEGIN; to a statement; to COMMIT.
 _ASKED: Final = 0
 _BEGUN: Final = 1
@@ -67,7 +64,7 @@ class Sign:
 COMMITTED: Final = Sign()
 
 
-class Attempts(Link):
+class Attempts(Running):
     """A connection on which transactions are run."""
 
     __slots__ = (
@@ -76,34 +73,34 @@ class Attempts(Link):
         "_context",
         "_dump",
         "_function",
-        "_name",
-        "_names_made",
+        "_pipelining",
         "_repeatable",
-        "_sql",
         "_stage",
         "_steps",
         "_transaction",
         "_unanswered_commit",
+        "_unbegun",
         "_write",
     )
 
     _transaction: Transaction  #: of the request under way; what it consists of:
     _function: Callable[[Context], Any]
-    _name: str
     _block: bool
     _write: bool
 
-    def __init__(self, loop: Loop, converter: Transformer, context: Context, *, preparing: bool) -> None:
+    def __init__(
+        self, loop: Loop, converter: Transformer, context: Context, *, preparing: bool, pipelining: bool = False
+    ) -> None:
         super().__init__(loop, converter, preparing=preparing)
+        self._pipelining = pipelining  #: BEGIN goes with the first statements
         self._context = context
         self._dump = dumper_of(converter)
-        self._names_made = 0  #: names of prepared statements so far: none is used twice, whatever became of it
         self._carrying = False  #: requests that commit are noted, and followed by the next, without the coroutine
         self._stage = _ASKED
         self._steps: Any = None  #: the transaction under way: its generator
-        self._sql = ""  #: its latest statement
         self._repeatable = True  #: it may yield another statement
         self._unanswered_commit = False  #: a COMMIT of a write is under way
+        self._unbegun = False  #: BEGIN is still to be sent
 
     def disconnect(self) -> None:
         """Close the connection, if there is one."""
@@ -160,6 +157,8 @@ class Attempts(Link):
     def _start(self) -> Any:
         """Start an attempt; returns a turn."""
         if self._block:
+            if self._pipelining:
+                return self._first_with_begin()
             self._text = BEGIN
             self._values = None
             self._stage = _BEGUN
@@ -167,6 +166,21 @@ class Attempts(Link):
             return None
         self._unanswered_commit = self._write
         return self._first_statement()
+
+    def _first_with_begin(self) -> Any:
+        """Start an attempt whose BEGIN goes with its first statements; returns a turn."""
+        try:
+            self._steps = steps = self._function(self._context)
+            step = steps.send(None)
+        except StopIteration as stop:
+            # Nothing to go with: BEGIN and COMMIT alone, as without pipelining.
+            step = Last() if stop.value is None else stop.value
+            self._steps = None
+        except (Exception, SystemExit) as error:
+            raise_own_fault(self._name, error)
+        self._repeatable = True
+        self._unbegun = True
+        return step if type(step) is Rejected else Step(step)
 
     def _first_statement(self) -> Any:
         # Attributes that are called are loaded first, here and below: the interpreter does that faster than in one go.
@@ -258,17 +272,25 @@ class Attempts(Link):
         """Do a step that is not simply sent, and go on; returns the turn that follows."""
         pgconn = self._pgconn
         assert pgconn is not None
-        if not self._repeatable or (not self._block and type(step) is list):
+        several = isinstance(step, list)
+        if not self._repeatable or (not self._block and several):
             raise TransactionError(
                 f"transaction {self._name} is declared block=False and must yield exactly one statement",
                 transaction=self._name,
             )
         self._stage = _ASKED  # answers are for this coroutine meanwhile
+        ends = type(step) is Last
         answer: Any
-        if type(step) is list:
-            answer = yield from self._pipeline(pgconn, step)
-            if type(answer) is Fault:
-                return answer
+        if several or self._unbegun:
+            begin, self._unbegun = BEGIN if self._unbegun else None, False
+            self._unanswered_commit = ends and self._write
+            answers = yield from self._pipeline(pgconn, step if several else [step], begin, COMMIT if ends else None)
+            if type(answers) is Fault:
+                return answers
+            answer = answers if several else answers[0]
+            if ends:
+                self._unanswered_commit = False
+                return COMMITTED if self._steps is None else self._end_of(answer)
         else:
             sql, values = statement_of(self._converter, step, self._name)
             self._sql = sql
@@ -283,79 +305,20 @@ class Attempts(Link):
         self._repeatable = self._block
         return self._go_on_with(answer)
 
-    def _run(self, pgconn: PGconn, sql: str, values: Sequence[Any]) -> Asking:
-        """Run a statement, preparing it first when it is new; in churn and beyond `MAX_PREPARED` texts, unprepared."""
-        statement = self._prepared.get(sql)
-        if statement is not None:
-            self._post(pgconn.send_query_prepared, statement, values)
-        elif not self._preparing or len(self._prepared) >= MAX_PREPARED:
-            self._post(pgconn.send_query_params, sql.encode(), values)
-        else:
-            name = self._new_name()
-            self._post(pgconn.send_prepare, name, sql.encode())
-            result = yield
-            if result.status > LAST_GOOD_STATUS:
-                return result
-            self._prepared[sql] = name
-            self._post(pgconn.send_query_prepared, name, values)
-        return (yield)
-
-    def _new_name(self) -> bytes:
-        self._names_made += 1
-        return b"s%d" % self._names_made
-
-    def _pipeline(self, pgconn: PGconn, steps: list[Any]) -> Asking:
-        """Send independent statements in one go; returns their answers, or the first one's fault."""
-        statements = [statement_of(self._converter, step, self._name) for step in steps]
-        if not statements:
-            return []
-        pgconn.enter_pipeline_mode()
-        preparing: list[str | None] = []  # what each expected result is: the text it prepares, or None
-        fresh: dict[str, bytes] = {}
-        for sql, values in statements:
-            statement = self._prepared.get(sql) or fresh.get(sql)
-            if statement is None and (not self._preparing or len(self._prepared) + len(fresh) >= MAX_PREPARED):
-                pgconn.send_query_params(sql.encode(), values)
-            else:
-                if statement is None:
-                    fresh[sql] = statement = self._new_name()
-                    pgconn.send_prepare(statement, sql.encode())
-                    preparing.append(sql)
-                pgconn.send_query_prepared(statement, values)
-            preparing.append(None)
-        self._pipelined = self._gathering = True
-        self._post(pgconn.pipeline_sync)
-        results = yield
-        if isinstance(results, Fault):
-            return results
-        if self._pgconn is not None and pgconn.status != CONN_BAD:
-            pgconn.exit_pipeline_mode()
-        answers = []
-        texts = iter(statements)
-        sql = ""
-        for result, prepares in zip(results, preparing, strict=False):
-            if prepares is None:
-                sql = next(texts)[0]
-            if result.status > LAST_GOOD_STATUS and not is_aborted(result):
-                self._sql = prepares or sql
-                self._refuse_copy(result)
-                fault = self._failed(result)
-                check_fault(fault, self._sql, self._name)
-                return fault
-            if prepares is None:
-                answers.append(Answer(result, self._converter))
-            else:
-                self._prepared[prepares] = fresh[prepares]
-        if len(answers) != len(statements):
-            return self._lost(OperationalError("the pipeline broke off"))
-        return answers
-
-    def _refuse_copy(self, result: PGresult | Fault) -> None:
-        if result.status in COPY:
-            raise TransactionError(
-                f"transaction {self._name}: COPY is no statement of a transaction: {self._sql!r}",
-                transaction=self._name,
-            )
+    def _end_of(self, answers: Any) -> Any:
+        """Give the transaction its last answers, after the COMMIT that went with its last statements."""
+        try:
+            self._steps.send(answers)
+        except StopIteration as stop:
+            if stop.value is None:
+                return COMMITTED
+        except (Exception, SystemExit) as error:
+            raise_own_fault(self._name, error)
+        raise TransactionError(
+            f"transaction {self._name} goes on after its last statements: they were committed with `Last([...])`, so "
+            "it can neither yield nor reject any more",
+            transaction=self._name,
+        )
 
 
 def _close(steps: Any, transaction: str) -> None:

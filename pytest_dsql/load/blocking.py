@@ -28,7 +28,7 @@ from pytest_dsql.load.statements import (
     new_converter,
     statement_of,
 )
-from pytest_dsql.transaction import Context, Rejected, Transaction
+from pytest_dsql.transaction import Context, Last, Rejected, Transaction
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
@@ -169,6 +169,7 @@ class _Request:
         steps = transaction(self._ctx)
         value: Any = None
         statements = 0
+        ended = False
         try:
             while True:
                 try:
@@ -176,7 +177,9 @@ class _Request:
                 except StopIteration as stop:
                     returned = stop.value
                     break
+                self._check_ended(ended)
                 statements += 1
+                ended = type(step) is Last
                 if not block:
                     self._check_single(step, statements)
                     self._unanswered_commit = changes
@@ -193,6 +196,9 @@ class _Request:
             self._roll_back()
             raise
         if isinstance(returned, Rejected):
+            if ended:
+                self._roll_back()
+            self._check_ended(ended)
             if block:
                 self._roll_back()
             return returned
@@ -201,6 +207,15 @@ class _Request:
             if (fault := self._command(COMMIT)) is not None:
                 return self._rolled_back(fault)
         return returned
+
+    def _check_ended(self, ended: bool) -> None:
+        name = self._transaction.name
+        if ended:
+            raise TransactionError(
+                f"transaction {name} goes on after its last statements: they are committed with `Last([...])`, so it "
+                "can neither yield nor reject any more",
+                transaction=name,
+            )
 
     def _check_single(self, step: Any, statements: int) -> None:
         name = self._transaction.name

@@ -277,6 +277,7 @@ class _Cell:
             arrival=plan.arrival,
             access=plan.access.describe(),
             max_attempts=plan.retry.attempts,
+            pipeline=plan.pipeline,
             connections=plan.connections,
             workers=len(self._shares),
             warmup_s=plan.warmup_s,

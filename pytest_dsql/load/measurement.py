@@ -127,6 +127,7 @@ class Measurement:
     ambiguous: Mapping[str, int]  #: likewise
     access: str = "uniform"  #: how keys were drawn, in words
     max_attempts: int = 3  #: of one request
+    pipeline: bool = False  #: whether BEGIN went with the first statements
     look: int = 1  #: how many planned windows the cell has had: 1, 2 or 4 make looks 1, 2, 3
     interrupted: str | None = None  #: why the cell ended early (a worker died, SIGINT), None when it did not
     simulated: bool = False  #: whether the target injected latency or faults meanwhile

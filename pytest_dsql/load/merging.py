@@ -25,6 +25,7 @@ def merge_measurements(first: Measurement, second: Measurement) -> Measurement:
         arrival=first.arrival,
         access=first.access,
         max_attempts=first.max_attempts,
+        pipeline=first.pipeline,
         connections=first.connections,
         workers=max(first.workers, second.workers),
         warmup_s=first.warmup_s + second.warmup_s,

@@ -41,6 +41,7 @@ class CellPlan:
     seed: int
     access: Access = UNIFORM
     retry: RetryPolicy = RETRY
+    pipeline: bool = False  #: BEGIN goes with a transaction's first statements, in one pipeline
     drain_s: float = DRAIN_S
     connection_lifetime_s: float = CONNECTION_LIFETIME_S
 

@@ -61,7 +61,7 @@ class Session(Attempts):
     def __init__(self, driver: Driver, slot: int) -> None:
         plan = driver.plan
         context = Context(seed=plan.seed, run=plan.run, slot=slot, scale=plan.scale, access=plan.access)
-        super().__init__(driver.loop, driver.converter, context, preparing=not driver.churn)
+        super().__init__(driver.loop, driver.converter, context, preparing=not driver.churn, pipelining=plan.pipeline)
         self._driver = driver
         self._several = len(plan.mix.transactions) > 1
         self._choice = random.Random(stream_seed(plan.seed, "mix", slot))

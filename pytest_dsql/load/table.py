@@ -49,7 +49,8 @@ def cell_table(cell: Cell, verdict: Verdict | None) -> str:
             f"on {cell.target}: {arrival}, {_count(cell.connections, 'connection')}, "
             f"{_count(measured.workers, 'worker')}, {measured.duration_s:.1f} s, look {cell.look}"
             + (SIMULATED if cell.simulated else "")
-            + ("" if measured.access == "uniform" else f", access by {measured.access}"),
+            + ("" if measured.access == "uniform" else f", access by {measured.access}")
+            + (", pipelined" if measured.pipeline else ""),
         ),
         "",
         _ROW.format("transaction", "metric", "limit", "measured", "requests", "over", "verdict"),

@@ -72,6 +72,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].arrival.rate": _NUMBER_OR_NULL,
     "cells[].access": _TEXT,
     "cells[].max_attempts": _COUNT,
+    "cells[].pipeline": _FLAG,
     "cells[].connections": _COUNT,
     "cells[].workers": _COUNT,
     "cells[].warmup_s": _NUMBER,

@@ -113,12 +113,16 @@ class Session:
             self.bound = self.statements[name], first
             return frame(b"2")
         if kind == b"D":
+            if self.bound[0].startswith(("BEGIN", "COMMIT")):
+                return frame(b"n")
             if body[:1] == b"S":
                 return frame(b"t", struct.pack("!H", 0)) + frame(b"n")
             return frame(b"T", struct.pack("!H", 1) + b"v\0" + struct.pack("!IHIHIH", 0, 0, 25, 65535, 0, 0))
         return await self.execute(*self.bound)
 
     async def execute(self, sql: str, operation: str | None) -> bytes:
+        if sql.startswith(("BEGIN", "COMMIT")):
+            return await self.command(sql)
         rows = 1
         for directive, value in _DIRECTIVE.findall(sql):
             first = (sql, str(operation)) not in Session.seen
