@@ -51,6 +51,7 @@ _CATALOG: Final = (
     "dialect/catalog.sql",
     "dialect/jobs.sql",
     "dialect/roles.sql",
+    "dialect/types.sql",
     "row_limits/rows.sql",
     "row_limits/tables.sql",
     "row_limits/objects.sql",

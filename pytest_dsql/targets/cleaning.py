@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_dsql.errors import DsqlError
@@ -66,8 +67,9 @@ def _objects(connection: psycopg.Connection[Any]) -> list[tuple[str, int, str]]:
 
 def _drop_all_but(connection: psycopg.Connection[Any], kept: set[int]) -> None:
     for kind in _ORDER:
-        # Looked up anew for each kind: dropping one thing takes others with it.
-        for found, identity, name in _objects(connection):
+        # Looked up anew for each kind: dropping one thing takes others with it. The youngest first: a domain may be
+        # made of an older one.
+        for found, identity, name in sorted(_objects(connection), key=itemgetter(1), reverse=True):
             if found == kind and identity not in kept:
                 cascade = "" if kind == "DOMAIN" else " CASCADE"  # DSQL refuses DROP DOMAIN ... CASCADE
                 connection.execute(f"DROP {kind} IF EXISTS {name}{cascade}".encode())

@@ -5,7 +5,7 @@ The functions named here are in the SQL files of this directory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -122,11 +122,16 @@ def _numeric(statement: Statement, source: Source) -> Rewritten | None:
     return Rewritten(sql) if sql else None
 
 
+def _creations(body: Body) -> Iterator[Body]:
+    yield body
+    yield from bodies(body.get("schemaElts"), "CreateStmt")
+
+
 def _with_numeric_scale(statement: Statement, source: Source) -> str | None:
     # DSQL stores `numeric` without precision as numeric(18,6) (AWS user guide, "Supported data types").
     places = [
         type_["location"]
-        for type_ in (column.get("typeName", {}) for column in columns(statement.body))
+        for type_ in (column.get("typeName", {}) for body in _creations(statement.body) for column in columns(body))
         if system_name(type_.get("names")) == "numeric" and not type_.get("typmods")
     ]
     if not places:
@@ -143,7 +148,10 @@ def _with_numeric_scale(statement: Statement, source: Source) -> str | None:
 
 
 #: Parameters that PostgreSQL does not know, or knows with another value than DSQL.
-_SHOWN: Final = ("server_version", "server_version_num", "default_toast_compression", "disable_sync_create_index")
+_SHOWN: Final = (
+    *("server_version", "server_version_num", "default_toast_compression", "disable_sync_create_index"),
+    *("max_connections", "work_mem"),
+)
 
 
 def _show(statement: Statement, _: Source) -> Rewritten | None:
@@ -167,6 +175,7 @@ _REWRITES: Final[dict[str, Rewrite]] = {
     "AlterTableStmt": _alter_table,
     "CreateStmt": _numeric,
     "CreateDomainStmt": _numeric,
+    "CreateSchemaStmt": _numeric,
     "VariableShowStmt": _show,
     "VariableSetStmt": _set,
 }
