@@ -106,7 +106,7 @@ def noted_group(request: pytest.FixtureRequest, case: Case) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the score."""
     results = [
-        (*dict(report.user_properties)[_PROPERTY], outcome == "passed")
+        (*dict(report.user_properties)[_PROPERTY], outcome == "passed" or "[XPASS(strict)]" in str(report.longrepr))
         for outcome in ("passed", "failed", "xfailed", "xpassed")
         for report in terminalreporter.stats.get(outcome, ())
         if _PROPERTY in dict(getattr(report, "user_properties", ()))
