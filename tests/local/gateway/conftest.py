@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pytest_dsql.local.cluster import Cluster
 from pytest_dsql.local.clusters import Clusters
 from pytest_dsql.local.directories import runtime_base
 from pytest_dsql.local.installation import find_installation
+from tests.local.gateway.fuzzing.clients import CLIENTS
 from tests.local.gateway.harness import REGION, RunningGateway, direct, run_gateway
 
 
@@ -50,3 +52,20 @@ def connection(served: RunningGateway) -> Iterator[psycopg.Connection[Any]]:
     """An admin's connection through the gateway."""
     with served.connect() as connection:
         yield connection
+
+
+@pytest.fixture(scope="module")
+def tables(cluster: Cluster) -> Iterator[None]:
+    """What fuzzed sessions write to, through the gateway and beside it; and no limit on how many connect."""
+    limits = cluster.limits
+    cluster.limits = replace(limits, connect_rate_per_s=1e9, connect_burst=1_000_000_000)
+    names = [f"{kind}{number}" for kind in ("fuzz", "pure") for number in range(CLIENTS)]
+    with direct(cluster, "admin") as connection:
+        for name in names:
+            connection.execute(f"CREATE TABLE {name} (k int PRIMARY KEY, v text)")
+            connection.execute(f"INSERT INTO {name} VALUES (1, 'one'), (2, 'two')")
+    yield
+    with direct(cluster, "admin") as connection:
+        for name in names:
+            connection.execute(f"DROP TABLE {name}")
+    cluster.limits = limits
