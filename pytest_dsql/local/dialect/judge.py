@@ -6,6 +6,7 @@ import functools
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import date
 from operator import attrgetter
 from typing import Any, Final
@@ -17,6 +18,7 @@ from pytest_dsql.local.dialect.judgement import Judgement, Kind, Part, Refusal
 from pytest_dsql.local.dialect.libpg_query import ParseError, Token, parse, scan
 from pytest_dsql.local.dialect.rewriting import Rewritten, Source, aws_iam, rewrite
 from pytest_dsql.local.dialect.rulebook import Rule, in_force
+from pytest_dsql.local.dialect.tables import tables
 from pytest_dsql.local.dialect.tree import STATEMENT, Statement, integer, only, raw_statements, string, walk
 
 
@@ -51,8 +53,12 @@ def judge(sql: str, rules: date) -> Judgement:
         return _passed(sql, "other")
     simple = None if masked else _simple_query(tree, rules)
     if simple:
-        return _passed(sql, simple)
+        reads, writes = tables(tree)
+        return Judgement((Part(sql, kind=simple, reads=reads, writes=writes),), unchanged=True)
     parts = tuple(_parts(written, text, tree, masked, in_force(rules)))
+    trees = tree.split(STATEMENT)[1:]
+    if len(trees) == len(parts):
+        parts = tuple(_with_tables(part, tree) for part, tree in zip(parts, trees, strict=True))
     if not parts:
         return _passed(sql, "other")
     unchanged = masked is None and not any(part.refusal or part.tag for part in parts)
@@ -61,6 +67,11 @@ def judge(sql: str, rules: date) -> Judgement:
 
 def _passed(sql: str, kind: Kind) -> Judgement:
     return Judgement((Part(sql, kind=kind),), unchanged=True)
+
+
+def _with_tables(part: Part, tree: bytes) -> Part:
+    reads, writes = tables(tree)
+    return replace(part, reads=reads, writes=writes) if reads or writes else part
 
 
 # The shortcut for the bulk of all texts: one query, in whose tree no node is present that a rule looks at. Searching

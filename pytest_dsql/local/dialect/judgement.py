@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, final
 
 #: What a statement does to the session's transaction, as the rules on transactions need to know it. `dml` writes rows
@@ -32,6 +32,9 @@ class Part:
     refusal: Refusal | None = None  #: DSQL answers this error instead
     tag: str | None = None  #: the command tag to answer in place of PostgreSQL's
     kind: Kind = "other"
+    #: Tables it reads, and tables it writes, as `name` or `schema.name`, as PostgreSQL folds them.
+    reads: tuple[str, ...] = field(default=(), compare=False)
+    writes: tuple[str, ...] = field(default=(), compare=False)
 
 
 @final

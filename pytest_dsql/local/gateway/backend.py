@@ -18,31 +18,31 @@ from pytest_dsql.local.gateway.frames import (
     PORTAL_SUSPENDED,
     READY_FOR_QUERY,
 )
+from pytest_dsql.local.gateway.group import Group
 
 if TYPE_CHECKING:
     from pytest_dsql.local.gateway.session import Session
 
-_IDLE: Final = ord("I")
 _FATAL: Final = (b"VFATAL\0", b"VPANIC\0")
 
 _LOOKED_AT: Final = frozenset(
-    {
-        COMMAND_COMPLETE,
-        COPY_IN_RESPONSE,
-        EMPTY_QUERY,
-        ERROR_RESPONSE,
-        NOTICE_RESPONSE,
-        PORTAL_SUSPENDED,
-        READY_FOR_QUERY,
-    }
+    {COMMAND_COMPLETE, EMPTY_QUERY, ERROR_RESPONSE, NOTICE_RESPONSE, PORTAL_SUSPENDED, READY_FOR_QUERY}
 )
+
+
+#: Where rows are relayed, a statement is run; its Parse and Bind were answered before, or are the engine's own.
+_OWN_ANSWERS: Final = frozenset({frames.PARSE_COMPLETE, frames.BIND_COMPLETE, frames.CLOSE_COMPLETE})
+
+
+class BackendLost(Exception):
+    """PostgreSQL's connection ended while an answer was awaited."""
 
 
 @final
 class Backend(asyncio.Protocol):
     """PostgreSQL's side of a session."""
 
-    __slots__ = ("_completions", "_held", "_needed", "_session", "_skip", "lost", "said_fatal", "transport")
+    __slots__ = ("_held", "_needed", "_session", "_skip", "lost", "said_fatal", "transport")
 
     def __init__(self, session: Session) -> None:
         self.transport: asyncio.Transport
@@ -52,12 +52,25 @@ class Backend(asyncio.Protocol):
         self._skip = 0  #: bytes still to come of a frame whose beginning has gone on
         self._held = bytearray()  #: the beginning of a frame that can only go on whole
         self._needed = 0  #: its length as far as known
-        self._completions = 0  #: of the group that is being answered
 
     @property
     def between_frames(self) -> bool:
         """Whether the client has received whole frames so far."""
         return self._skip == 0
+
+    async def ask(self, data: bytes, *, relays_rows: bool = False, until_copy: bool = False) -> Group:
+        """Send messages of which the last one is answered with ReadyForQuery, and give the answer.
+
+        Raises BackendLost.
+        """
+        if self.lost or self._session.over:
+            raise BackendLost
+        group = Group(asked=asyncio.get_running_loop().create_future(), relays_rows=relays_rows, until_copy=until_copy)
+        self._session.group = group
+        self.transport.write(data)
+        assert group.asked is not None
+        await group.asked
+        return group
 
     def data_received(self, data: bytes) -> None:
         """Walk the frames of a chunk and pass it on."""
@@ -70,35 +83,42 @@ class Backend(asyncio.Protocol):
                 return
             data = bytes(self._held)
             self._held = bytearray()
+        group = session.group
+        if group is not None and group.asked is not None:
+            self._collect(data, group)
+            return
         position = self._skip
         end = len(data)
         pieces: list[bytes] = []
         passed = 0  # up to here the chunk is in `pieces`
-        rests = False
         last = end - HEADER_SIZE
         unpack = HEADER.unpack_from
+        muted = group is not None and group.muted
+        done = False
         while position <= last:
             kind, length = unpack(data, position)
             # Rows first: they may be many, and go on as they come.
-            if kind == DATA_ROW:
+            if kind == DATA_ROW and not muted:
                 position += 1 + length
                 continue
             after = position + 1 + length
-            if kind in _LOOKED_AT:
+            if kind in _LOOKED_AT or muted:
                 # Everything that isn't looked at goes on as it comes, unfinished frames too.
                 if after > end:
                     break
+                replacement: bytes | None
                 if kind == READY_FOR_QUERY:
                     session.status = data[position + HEADER_SIZE]
-                    self._completions = 0
-                    rests = session.status == _IDLE
-                    if session.groups:
-                        session.groups.popleft()
+                    done = True
+                    replacement = None if group is None or not group.muted or group.only_first else b""
+                elif muted:
+                    replacement = self._muted(kind, data[position + HEADER_SIZE : after])
                 else:
-                    replacement = self._look(kind, data[position + HEADER_SIZE : after])
-                    if replacement is not None:
-                        pieces += (data[passed:position], replacement)
-                        passed = after
+                    replacement = self._look(kind, data[position + HEADER_SIZE : after], group)
+                    muted = group is not None and group.muted
+                if replacement is not None:
+                    pieces += (data[passed:position], replacement)
+                    passed = after
             position = after
         if position > end:
             self._skip = position - end
@@ -108,46 +128,89 @@ class Backend(asyncio.Protocol):
             if position < end:
                 self._needed = HEADER_SIZE if position > last else 1 + HEADER.unpack_from(data, position)[1]
                 self._held += data[position:]
-        write = session.frontend.transport.write
         if pieces:
             pieces.append(data[passed:position])
-            write(b"".join(pieces))
+            session.send(b"".join(pieces))
         elif position == end:
-            write(data)
+            session.send(data)
         elif position:
-            write(data[:position])
-        if rests and session.at_rest is not None:
-            session.at_rest()
+            session.send(data[:position])
+        if done and group is not None:
+            session.answered(group)
 
-    def _look(self, kind: int, payload: bytes) -> bytes | None:
+    def _look(self, kind: int, payload: bytes, group: Group | None) -> bytes | None:
         """Look at a frame that may have to be replaced; give the whole message to send instead."""
-        session = self._session
         if kind == ERROR_RESPONSE:
-            # Syncs that the client sent while its COPY was going on were ignored; the one it sends next is answered.
-            session.copy_ended()
             if any(severity in payload for severity in _FATAL):
                 self.said_fatal = True
+            if group is not None:
+                return self._session.failed(group, payload)
             return disguise.replace_error(payload)
         if kind == NOTICE_RESPONSE:
             return disguise.replace_notice(payload)
-        if kind == COPY_IN_RESPONSE:
-            session.copying_in = True
+        # A completion: CommandComplete, EmptyQueryResponse or PortalSuspended.
+        if group is None:
             return None
-        # A completion: CommandComplete, EmptyQueryResponse or PortalSuspended, one for each statement or Execute.
-        session.copying_in = False
-        place = self._completions
-        self._completions = place + 1
-        tags = session.groups[0].tags if session.groups else session.open_tags
-        if tags and kind == COMMAND_COMPLETE:
-            tag = tags.get(place)
-            if tag is not None:
-                return frames.message(COMMAND_COMPLETE, tag + b"\0")
-        return None
+        return self._session.completed(group, payload[:-1] if kind == COMMAND_COMPLETE else b"")
 
-    @property
-    def completions(self) -> int:
-        """Statements completed in the group that is being answered."""
-        return self._completions
+    def _muted(self, kind: int, payload: bytes) -> bytes:
+        if kind == ERROR_RESPONSE and any(severity in payload for severity in _FATAL):
+            self.said_fatal = True
+            return frames.message(kind, payload)
+        return b""
+
+    def _collect(self, data: bytes, group: Group) -> None:
+        """Collect an answer that somebody has asked for."""
+        session = self._session
+        position = 0
+        end = len(data)
+        passed: list[bytes] = []
+        while end - position >= HEADER_SIZE:
+            kind, length = HEADER.unpack_from(data, position)
+            after = position + 1 + length
+            if after > end:
+                break
+            whole = data[position:after]
+            position = after
+            if kind == READY_FOR_QUERY:
+                session.status = whole[HEADER_SIZE]
+                self._answer(group)
+                break
+            if group.relays_rows and kind in _OWN_ANSWERS:
+                continue
+            if kind in (DATA_ROW, frames.COPY_DATA) and group.relays_rows:
+                passed += group.collected
+                group.collected.clear()
+                passed.append(whole)
+                continue
+            if kind == NOTICE_RESPONSE:
+                whole = disguise.replace_notice(whole[HEADER_SIZE:]) or whole
+            elif kind == ERROR_RESPONSE:
+                payload = whole[HEADER_SIZE:]
+                group.error = frames.fields(payload)
+                if any(severity in payload for severity in _FATAL):
+                    self.said_fatal = True
+                    passed.append(whole)
+                    continue
+            elif kind == COMMAND_COMPLETE:
+                group.tag = whole[HEADER_SIZE:-1]
+            elif kind in (EMPTY_QUERY, PORTAL_SUSPENDED):
+                group.tag = b""
+            group.collected.append(whole)
+            if kind == COPY_IN_RESPONSE and group.until_copy:
+                self._answer(group)
+                break
+        if position < end:
+            self._held += data[position:]
+            rest = end - position
+            self._needed = HEADER_SIZE if rest < HEADER_SIZE else 1 + HEADER.unpack_from(data, position)[1]
+        if passed:
+            session.send(b"".join(passed))
+
+    def _answer(self, group: Group) -> None:
+        self._session.group = None
+        if group.asked is not None and not group.asked.done():
+            group.asked.set_result(None)
 
     def leave(self) -> None:
         """Close PostgreSQL's connection as a client would."""
@@ -177,4 +240,7 @@ class Backend(asyncio.Protocol):
         """PostgreSQL is gone."""
         self.lost = True
         self._held = bytearray()
+        group = self._session.group
+        if group is not None and group.asked is not None and not group.asked.done():
+            group.asked.set_exception(BackendLost())
         self._session.backend_gone()

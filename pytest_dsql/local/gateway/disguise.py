@@ -39,6 +39,11 @@ def failing_statement(refusal: Refusal) -> str:
     return f"SELECT '{_MARK}{base64.b64encode(said.encode()).decode()}'::pg_catalog.int4"
 
 
+def error(refusal: Refusal) -> bytes:
+    """The ErrorResponse that tells a refusal."""
+    return frames.error("ERROR", refusal.sqlstate, refusal.message, detail=refusal.detail, hint=refusal.hint)
+
+
 def replace_error(payload: bytes) -> bytes | None:
     """Give the whole message to send for PostgreSQL's ErrorResponse with this payload; None to send it as it is."""
     mark = payload.find(_MARK_BYTES)

@@ -21,6 +21,7 @@ EXECUTE: Final = ord("E")
 SYNC: Final = ord("S")
 FLUSH: Final = ord("H")
 CLOSE: Final = ord("C")
+DESCRIBE: Final = ord("D")
 TERMINATE: Final = ord("X")
 PASSWORD: Final = ord("p")
 FUNCTION_CALL: Final = ord("F")
@@ -36,6 +37,10 @@ DATA_ROW: Final = ord("D")
 ERROR_RESPONSE: Final = ord("E")
 NOTICE_RESPONSE: Final = ord("N")
 COPY_IN_RESPONSE: Final = ord("G")
+BIND_COMPLETE: Final = ord("2")
+CLOSE_COMPLETE: Final = ord("3")
+PARSE_COMPLETE: Final = ord("1")
+ROW_DESCRIPTION: Final = ord("T")
 NEGOTIATE_PROTOCOL_VERSION: Final = ord("v")
 
 # Messages both sides send.
@@ -47,11 +52,22 @@ AUTHENTICATION_OK: Final = 0
 AUTHENTICATION_CLEARTEXT_PASSWORD: Final = 3
 
 TERMINATE_MESSAGE: Final = b"X\x00\x00\x00\x04"
+SYNC_MESSAGE: Final = b"S\x00\x00\x00\x04"
 
 
 def message(kind: int, payload: bytes) -> bytes:
     """Build one message."""
     return HEADER.pack(kind, len(payload) + 4) + payload
+
+
+def query(text: bytes) -> bytes:
+    """Build a Query message."""
+    return message(QUERY, text + b"\0")
+
+
+def ready(status: int) -> bytes:
+    """Build a ReadyForQuery message."""
+    return b"Z\x00\x00\x00\x05" + bytes((status,))
 
 
 def authentication_request(code: int) -> bytes:
@@ -82,6 +98,18 @@ def fields(payload: bytes) -> dict[str, bytes]:
     for field in payload.split(b"\0"):
         if field:
             found[chr(field[0])] = field[1:]
+    return found
+
+
+def values(payload: bytes) -> list[bytes | None]:
+    """Read the values of a DataRow."""
+    found: list[bytes | None] = []
+    place = 2
+    for _ in range(int.from_bytes(payload[:2], "big")):
+        length = int.from_bytes(payload[place : place + 4], "big", signed=True)
+        place += 4
+        found.append(None if length < 0 else payload[place : place + length])
+        place += max(length, 0)
     return found
 
 

@@ -1,17 +1,19 @@
-"""What comes from the client: texts are judged on their way, everything else goes on as it came."""
+"""What comes from the client: one statement at a time goes on, judged; what needs more goes to the driver."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import threading
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import disguise, frames
-from pytest_dsql.local.gateway.frames import BIND, EXECUTE, HEADER, HEADER_SIZE, PARSE, QUERY, SYNC
-from pytest_dsql.local.gateway.statements import Decision
+from pytest_dsql.local.gateway.frames import BIND, CLOSE, EXECUTE, HEADER, HEADER_SIZE, PARSE, QUERY, SYNC, SYNC_MESSAGE
+from pytest_dsql.local.gateway.group import FAILED, IDLE, Group, Portal, Prepared
+from pytest_dsql.local.gateway.hooks import Disconnect, Fail
+from pytest_dsql.local.gateway.run import Run, failing_parse
+from pytest_dsql.local.gateway.statements import Decision, Plan
 
 if TYPE_CHECKING:
     from pytest_dsql.local.gateway.session import Session
@@ -20,30 +22,19 @@ if TYPE_CHECKING:
 #: judging takes longer than handing it over. A megabyte of INSERTs takes seconds.
 LONG_MESSAGE: Final = 65_536
 
+#: Bytes that may wait for the statement before them; then the client's connection is not read.
+_BACKLOG: Final = 256 * 1024
+
 _BAD_LENGTH: Final = frames.error("FATAL", "08P01", "invalid message length")
 
-_NO_TAGS: Final[Mapping[int, bytes]] = {}
-
-
-@final
-class Group:
-    """What ends with one ReadyForQuery: a simple query, or everything up to a Sync."""
-
-    __slots__ = ("is_query", "tags")
-
-    def __init__(self, tags: Mapping[int, bytes], *, is_query: bool) -> None:
-        self.tags = tags  #: command tags to answer instead of PostgreSQL's, by the completion's place in the group
-        self.is_query = is_query
-
-
-_QUERY: Final = Group(_NO_TAGS, is_query=True)
-_SYNC: Final = Group(_NO_TAGS, is_query=False)
-
-
 #: DSQL's rules could be evaded through the function-call protocol. The text is an inference from DSQL's others.
-_REFUSED_CALL: Final = frames.message(
-    QUERY, disguise.failing_statement(Refusal("0A000", "function call protocol not supported")).encode() + b"\0"
+_REFUSED_CALL: Final = frames.query(
+    disguise.failing_statement(Refusal("0A000", "function call protocol not supported")).encode()
 )
+
+
+#: In place of a message: the statement leaves the fast way.
+_DRIVEN: Final = b"driven"
 
 
 @final
@@ -57,37 +48,43 @@ class Frontend(asyncio.Protocol):
         "_needed",
         "_paused",
         "_session",
-        "_skip",
-        "_tagged_portals",
-        "_tagged_statements",
-        "_tagging",
-        "executes",
+        "_waiter",
         "lost",
+        "portals",
+        "prepared",
         "transport",
     )
 
     def __init__(self, session: Session) -> None:
         self.transport: asyncio.Transport
         self.lost = False
-        self.executes = 0  #: Execute messages in the group that no Sync has ended yet
+        self.prepared: dict[bytes, Prepared] = {}  #: by the client's names
+        self.portals: dict[bytes, Portal] = {}
         self._session = session
-        self._skip = 0  #: bytes still to come of a frame whose beginning has gone on
-        self._held = bytearray()  #: the beginning of a frame that can only go on whole
-        self._needed = 0  #: its length as far as known
-        self._judging = False  #: the first message in `_held` is being judged; what comes meanwhile waits behind it
+        self._held = bytearray()  #: what waits: for its rest, for the statement before it, or for the driver
+        self._needed = 0  #: how much there has to be before it is looked at
+        self._judging = False  #: the first message in `_held` is being judged
         self._decision: Decision | None = None  #: on the long message that is looked at next
         self._paused = False  #: PostgreSQL reads too slowly
-        self._tagging = False  #: whether there was a prepared statement whose command tag is not PostgreSQL's
-        self._tagged_statements: dict[bytes, bytes] = {}  #: their tags, by the statement's name
-        self._tagged_portals: dict[bytes, bytes] = {}
+        self._waiter: asyncio.Future[None] | None = None  #: the driver, waiting for more
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether something of the client's waits here."""
+        return bool(self._held)
 
     def data_received(self, data: bytes) -> None:
-        """Walk the frames of a chunk and pass it on."""
+        """Take a chunk."""
         session = self._session
         if session.over:
             return
-        if self._judging:
+        if session.group is not None or session.driver.working or self._judging:
             self._held += data
+            if self._waiter is not None and len(self._held) >= self._needed:
+                self._waiter.set_result(None)
+                self._waiter = None
+            elif len(self._held) > _BACKLOG and self._waiter is None:
+                self._pause_reading()
             return
         if self._held:
             self._held += data
@@ -95,13 +92,28 @@ class Frontend(asyncio.Protocol):
                 return
             data = bytes(self._held)
             self._held = bytearray()
+        self._scan(data)
+
+    def go_on(self) -> None:
+        """Look at what was held: the statement before it is answered."""
+        if self._held and not self._session.over:
+            data = bytes(self._held)
+            self._held = bytearray()
+            self._needed = 0
+            self._scan(data)
+        self._read_on()
+
+    def _scan(self, data: bytes) -> None:
+        """Walk the frames of a chunk up to the end of the first group, and pass that on."""
+        session = self._session
         # A longer message closes the connection without a word, as seen on clusters in October 2026; the AWS user guide
         # ("Troubleshooting") has an error for it.
         longest = session.cluster.limits.message_bytes + 4
-        position = self._skip
+        position = 0
         end = len(data)
         pieces: list[bytes] = []
         passed = 0  # up to here the chunk is in `pieces`
+        group: Group | None = None
         while end - position >= HEADER_SIZE:
             kind, length = HEADER.unpack_from(data, position)
             after = position + 1 + length
@@ -109,86 +121,191 @@ class Frontend(asyncio.Protocol):
                 session.broken(_BAD_LENGTH if length < 4 else b"")
                 return
             if after > end:
+                self._needed = 1 + length
                 break
+            replacement: bytes | None = None
             if kind == BIND:
-                if self._tagging:
-                    self._note_bind(data[position + HEADER_SIZE : after])
+                self._note_bind(data[position + HEADER_SIZE : after])
             elif kind == EXECUTE:
-                if self._tagging:
-                    self._note_execute(data[position + HEADER_SIZE : after])
-                self.executes += 1
-            elif kind == SYNC:
-                self.executes = 0
-                if session.open_tags:
-                    session.groups.append(Group(session.open_tags, is_query=False))
-                    session.open_tags = {}
-                else:
-                    session.groups.append(_SYNC)
-            elif kind in _LOOKED_AT:
-                if length >= LONG_MESSAGE and self._judge_elsewhere(kind, data[position + HEADER_SIZE : after]):
+                if after + HEADER_SIZE > end:
+                    # What comes next decides.
+                    self._needed = after - position + HEADER_SIZE
                     break
-                replacement = self._look(kind, data[position + HEADER_SIZE : after])
+                name = data[position + HEADER_SIZE : after - 5]
+                portal = self.portals.get(name)
+                group = Group(None if portal is None else portal.prepared.plan)
+                run = Run.of_portal(name, portal, data[position:after])
+                if data[after] != SYNC:
+                    self._forward(data, pieces, passed, position, after)
+                    session.driver.start(session.driver.pipeline(run))
+                    return
+                if portal is not None:
+                    replacement = self._admit(portal.prepared.plan, run)
+                    if replacement is _DRIVEN:
+                        self._forward(data, pieces, passed, position, after)
+                        session.driver.start(session.driver.pipeline(run))
+                        return
+                    portal.executed = True
                 if replacement is not None:
                     pieces += (data[passed:position], replacement)
                     passed = after
+                position = after + HEADER_SIZE
+                break
+            elif kind == SYNC:
+                group = Group()
+                position = after
+                break
+            elif kind == QUERY:
+                if length >= LONG_MESSAGE and self._judge_elsewhere(data[position + HEADER_SIZE : after], 1):
+                    break
+                group, asked = self._query(data[position + HEADER_SIZE : after])
+                if asked is None:
+                    # The text has no end: PostgreSQL has words for that.
+                    position = after
+                    break
+                replacement = self._admit(asked.plans[0], asked) if len(asked.plans) == 1 else _DRIVEN
+                if replacement is _DRIVEN:
+                    self._forward(data, pieces, passed, position, after)
+                    session.driver.start(session.driver.query(asked))
+                    return
+                if replacement is None and asked.plans[0].changed:
+                    replacement = frames.query(asked.plans[0].sent)
+                if replacement is not None:
+                    pieces += (data[passed:position], replacement)
+                    passed = after
+                position = after
+                break
+            elif kind == PARSE:
+                if length >= LONG_MESSAGE and self._judge_elsewhere(data[position + HEADER_SIZE : after], 2):
+                    break
+                replacement = self._note_parse(data[position + HEADER_SIZE : after])
+            elif kind == CLOSE:
+                self._note_close(data[position + HEADER_SIZE : after])
+            elif kind == frames.FUNCTION_CALL:
+                group = Group()
+                pieces += (data[passed:position], _REFUSED_CALL)
+                passed = position = after
+                break
+            elif kind == frames.TERMINATE:
+                session.leaving = True
+            if replacement is not None:
+                pieces += (data[passed:position], replacement)
+                passed = after
             position = after
-        if position > end:
-            self._skip = position - end
-            position = end
-        else:
-            self._skip = 0
-            if position < end:
-                position = self._keep(data, position)
-        write = session.backend.transport.write
+        if session.over:
+            return
+        if position < end:
+            self._held += data[position:]
+            if len(self._held) > _BACKLOG and group is not None:
+                self._pause_reading()
+            if end - position < HEADER_SIZE:
+                self._needed = HEADER_SIZE
+        if group is not None:
+            session.group = group
         if pieces:
             pieces.append(data[passed:position])
-            write(b"".join(pieces))
+            session.backend.transport.write(b"".join(pieces))
         elif position == end:
-            write(data)
+            session.backend.transport.write(data)
         elif position:
-            write(data[:position])
+            session.backend.transport.write(data[:position])
 
-    def _keep(self, data: bytes, position: int) -> int:
-        """Deal with an unfinished frame at the end of a chunk; tell up to where the chunk may go on."""
-        if self._judging:
-            self._held += data[position:]
-            return position
-        end = len(data)
-        self._needed = HEADER_SIZE
-        if end - position >= HEADER_SIZE:
-            kind, length = HEADER.unpack_from(data, position)
-            # Rows to copy and parameters go on as they come; nothing in them matters here.
-            if kind == frames.COPY_DATA or (kind == BIND and not self._tagging):
-                self._skip = position + 1 + length - end
-                return end
-            self._needed = 1 + length
-        self._held += data[position:]
-        return position
+    def _forward(self, data: bytes, pieces: list[bytes], passed: int, position: int, after: int) -> None:
+        """Pass on what comes before a message that the driver takes, and hold what comes behind it."""
+        pieces.append(data[passed:position])
+        if before := b"".join(pieces):
+            self._session.backend.transport.write(before)
+        self._held += data[after:]
 
-    def _look(self, kind: int, payload: bytes) -> bytes | None:
-        """Look at a frame that may have to be replaced; give the whole message to send instead."""
+    def _query(self, payload: bytes) -> tuple[Group, Run | None]:
+        found = frames.texts(payload, 1)
+        if found is None:
+            return Group(), None
+        decision = self.decide(found[0][0])
+        return Group(decision.plans[0]), Run.of_query(decision.plans)
+
+    def _admit(self, plan: Plan, run: Run) -> bytes | None:
+        """Ask whether a statement may go; give what goes in its place, None where it goes as it is."""
         session = self._session
-        if kind == QUERY:
-            return self._query(payload)
-        if kind == PARSE:
-            return self._parse(payload)
-        if kind == frames.CLOSE:
-            tagged = self._tagged_statements if payload[:1] == b"S" else self._tagged_portals
-            tagged.pop(payload[1:-1], None)
-        elif kind == frames.FUNCTION_CALL:
-            self._sent_query(_NO_TAGS)
-            return _REFUSED_CALL
-        elif kind == frames.TERMINATE:
-            session.leaving = True
-        else:
-            session.copy_ended()
-        return None
+        if plan.refused or session.status == FAILED:
+            return None
+        transactions = session.transactions
+        statement = plan.statement
+        kind = statement.kind
+        if plan.copies_in or (transactions.wants_completions and session.status == IDLE and kind in ("dml", "ddl")):
+            return _DRIVEN
+        action = transactions.before(statement)
+        if action is None:
+            if transactions.delays:
+                session.hold(transactions.delay_s(statement))
+            return None
+        if isinstance(action, Fail):
+            if kind == "commit":
+                run.action = action
+                return _DRIVEN
+            failing = disguise.failing_statement(action.refusal).encode()
+            return frames.query(failing) if run.by_query else failing_parse(failing)
+        if action == Disconnect():
+            session.abort()
+            return b""
+        run.action = action
+        return _DRIVEN
 
-    def _judge_elsewhere(self, kind: int, payload: bytes) -> bool:
+    def decide(self, text: bytes) -> Decision:
+        """Decide what becomes of a text."""
+        decision = self._decision
+        if decision is None:
+            return self._session.statements.decide(text, self._session.cluster.rules)
+        self._decision = None
+        return decision
+
+    def note(self, kind: int, payload: bytes) -> bytes:
+        """Note what a message of the extended protocol says about names; give the message to send."""
+        replacement = None
+        if kind == PARSE:
+            replacement = self._note_parse(payload)
+        elif kind == BIND:
+            self._note_bind(payload)
+        elif kind == CLOSE:
+            self._note_close(payload)
+        return frames.message(kind, payload) if replacement is None else replacement
+
+    def _note_parse(self, payload: bytes) -> bytes | None:
+        found = frames.texts(payload, 2)
+        if found is None:
+            return None
+        (name, text), rest = found
+        decision = self.decide(text)
+        if not decision.single:
+            # PostgreSQL has its own answer to several statements in one Parse.
+            self.prepared.pop(name, None)
+            return None
+        plan = decision.plans[0]
+        self.prepared[name] = Prepared(plan, payload[rest:])
+        if not plan.changed:
+            return None
+        return frames.message(PARSE, name + b"\0" + plan.sent + b"\0" + payload[rest:])
+
+    def _note_bind(self, payload: bytes) -> None:
+        name_end = payload.find(0)
+        statement_end = payload.find(0, name_end + 1)
+        prepared = self.prepared.get(payload[name_end + 1 : statement_end])
+        if prepared is None or name_end < 0 or statement_end < 0:
+            self.portals.pop(payload[: max(name_end, 0)], None)
+        else:
+            self.portals[payload[:name_end]] = Portal(prepared, payload)
+
+    def _note_close(self, payload: bytes) -> None:
+        if payload[:1] == b"S":
+            self.prepared.pop(payload[1:-1], None)
+        else:
+            self.portals.pop(payload[1:-1], None)
+
+    def _judge_elsewhere(self, payload: bytes, texts: int) -> bool:
         """Have a long text judged by a thread; tell whether its message has to wait for that."""
-        if self._decision is not None or kind not in (QUERY, PARSE):
+        if self._decision is not None:
             return False
-        found = frames.texts(payload, 1 if kind == QUERY else 2)
+        found = frames.texts(payload, texts)
         if found is None:
             return False
         text = found[0][-1]
@@ -201,7 +318,7 @@ class Frontend(asyncio.Protocol):
                 loop.call_soon_threadsafe(self._judged, decision)
 
         self._judging = True
-        self.transport.pause_reading()
+        self._pause_reading()
         # A daemon: the end of the process doesn't wait for what nobody will be told.
         threading.Thread(target=judge, name="judge", daemon=True).start()
         return True
@@ -212,73 +329,35 @@ class Frontend(asyncio.Protocol):
         if self._session.over:
             return
         self._decision = decision
-        data = bytes(self._held)
-        self._held = bytearray()
-        self.data_received(data)
-        self._read_on()
+        self.go_on()
 
-    def _decide(self, text: bytes) -> Decision:
-        decision = self._decision
-        if decision is None:
-            return self._session.statements.decide(text, self._session.cluster.rules)
-        self._decision = None
-        return decision
+    async def frame(self) -> tuple[int, bytes]:
+        """The next message, for the driver: its kind and its payload."""
+        while True:
+            held = self._held
+            self._needed = HEADER_SIZE
+            if len(held) >= HEADER_SIZE:
+                kind, length = HEADER.unpack_from(held)
+                if not 4 <= length <= self._session.cluster.limits.message_bytes + 4:
+                    self._session.broken(_BAD_LENGTH if length < 4 else b"")
+                    raise asyncio.CancelledError
+                if len(held) > length:
+                    payload = bytes(held[HEADER_SIZE : 1 + length])
+                    del held[: 1 + length]
+                    return kind, payload
+                self._needed = 1 + length
+            self._waiter = asyncio.get_running_loop().create_future()
+            self._read_on()
+            await self._waiter
 
-    def _query(self, payload: bytes) -> bytes | None:
-        found = frames.texts(payload, 1)
-        if found is None:
-            self._sent_query(_NO_TAGS)
-            return None
-        decision = self._decide(found[0][0])
-        self._sent_query(decision.tags)
-        return None if decision.text is None else frames.message(QUERY, decision.text + b"\0")
-
-    def _sent_query(self, tags: Mapping[int, bytes]) -> None:
-        session = self._session
-        if tags or session.open_tags:
-            # Executes without a Sync before the query are answered in the same group.
-            tags = session.open_tags | {self.executes + place: tag for place, tag in tags.items()}
-            session.groups.append(Group(tags, is_query=True))
-            session.open_tags = {}
-        else:
-            session.groups.append(_QUERY)
-        self.executes = 0
-
-    def _parse(self, payload: bytes) -> bytes | None:
-        found = frames.texts(payload, 2)
-        if found is None:
-            return None
-        (name, text), rest = found
-        decision = self._decide(text)
-        self._tagged_statements.pop(name, None)
-        if not decision.single:
-            # PostgreSQL has its own answer to several statements in one Parse.
-            return None
-        if decision.tags:
-            self._tagging = True
-            self._tagged_statements[name] = decision.tags[0]
-        if decision.text is None:
-            return None
-        return frames.message(PARSE, name + b"\0" + decision.text + b"\0" + payload[rest:])
-
-    def _note_bind(self, payload: bytes) -> None:
-        found = frames.texts(payload, 2)
-        if found is not None:
-            portal, statement = found[0]
-            tag = self._tagged_statements.get(statement)
-            if tag is None:
-                self._tagged_portals.pop(portal, None)
-            else:
-                self._tagged_portals[portal] = tag
-
-    def _note_execute(self, payload: bytes) -> None:
-        tag = self._tagged_portals.get(payload[:-5])
-        if tag is not None:
-            self._session.open_tags[self.executes] = tag
+    def next_is_sync(self) -> bool:
+        """Whether the next message is a Sync that has come already."""
+        return self._held.startswith(SYNC_MESSAGE)
 
     def leave(self, farewell: bytes) -> None:
         """Close the client's connection, after this message if one can be sent between its frames."""
         if not self.transport.is_closing():
+            self._session.outgoing.flush()
             if farewell and self._session.backend.between_frames:
                 self.transport.write(farewell)
             self.transport.close()
@@ -292,18 +371,22 @@ class Frontend(asyncio.Protocol):
         self._session.backend.resume()
 
     def pause(self) -> None:
-        """Stop reading."""
+        """Stop reading: PostgreSQL reads too slowly."""
         self._paused = True
-        if not self.transport.is_closing():
-            self.transport.pause_reading()
+        self._pause_reading()
 
     def resume(self) -> None:
         """Read again."""
         self._paused = False
         self._read_on()
 
+    def _pause_reading(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
+
     def _read_on(self) -> None:
-        if not (self._paused or self._judging or self.transport.is_closing()):
+        crowded = len(self._held) > max(_BACKLOG, self._needed) and self._waiter is None
+        if not (self._paused or self._judging or crowded or self.transport.is_closing()):
             self.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -311,9 +394,3 @@ class Frontend(asyncio.Protocol):
         self.lost = True
         self._held = bytearray()
         self._session.client_gone()
-
-
-#: Messages that may have to be replaced, or that change what comes next.
-_LOOKED_AT: Final = frozenset(
-    {QUERY, PARSE, frames.CLOSE, frames.FUNCTION_CALL, frames.TERMINATE, frames.COPY_DONE, frames.COPY_FAIL}
-)

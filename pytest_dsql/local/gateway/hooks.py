@@ -95,11 +95,12 @@ class Hook(Protocol):
     def completed(self, statement: Statement, transaction: TransactionState, rows: int) -> Refusal | None:
         """Hear that a statement has succeeded, with `rows` modified by it, before the client hears of it.
 
-        A refusal takes the place of the answer, and the transaction fails. Only where `wants_completions`.
+        A refusal takes the place of the answer, and the transaction fails. Only where `wants_completions`; not for
+        BEGIN, COMMIT and ROLLBACK. `transaction.rows` has these rows already.
         """
 
     def delay_s(self, statement: Statement, transaction: TransactionState) -> float:
-        """Say how long the answer is held back; 0.0: not at all. Only where `delays`."""
+        """Say how long the answer is held back, from when the statement is sent; 0.0: not at all. Only where `delays`."""
 
     def ended(self, transaction: TransactionState, *, committed: bool) -> None:
         """Hear that the transaction has ended."""

@@ -13,6 +13,7 @@ from ssl import SSLObject
 from typing import Final, cast, final
 
 from pytest_dsql.local.cluster import ADMIN, Cluster, Principal
+from pytest_dsql.local.conduct import FACTORIES
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import frames, startup, token
 from pytest_dsql.local.gateway.authority import ALPN, LOCALHOST
@@ -212,7 +213,7 @@ class Login(asyncio.Protocol):
             except asyncio.CancelledError:
                 opened.transport.abort()
                 raise
-            self._start_session(cluster, opened)
+            self._start_session(cluster, wanted, opened)
 
     async def _meets_no_fault(self, cluster: Cluster) -> bool:
         """Let happen to the connection what a fault of the cluster wants; tell whether it goes on."""
@@ -242,13 +243,14 @@ class Login(asyncio.Protocol):
         if self._delays is not None:
             await asyncio.sleep(max(began + self._delays.startup_s - time.monotonic(), 0))
 
-    def _start_session(self, cluster: Cluster, opened: Opened) -> None:
+    def _start_session(self, cluster: Cluster, wanted: Startup, opened: Opened) -> None:
         if self._transport.is_closing():
             opened.transport.abort()
             return
         self._deadline.cancel()
         self._reception.logins.discard(self)
-        session = Session(cluster, self._reception.statements, opened.key, self._reception.ended)
+        hooks = [hook for factory in FACTORIES if (hook := factory(cluster, wanted.user)) is not None]
+        session = Session(cluster, self._reception.statements, opened.key, self._reception.ended, hooks)
         self._counted = None
         self._reception.begun(session)
         session.join(self._transport, opened.transport)

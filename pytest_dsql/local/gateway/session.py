@@ -1,32 +1,36 @@
-"""A session: one client, one PostgreSQL backend, and the frames between them.
+"""A session: one client, one PostgreSQL backend, and the statements between them, one at a time.
 
 Frames are scanned, not re-built: what a chunk of bytes holds is walked header by header, and the chunk goes on whole
-unless a frame in it must be replaced. The two protocols are plain and fast on purpose: with one await per frame
-instead of this, a session carries a third of the statements and a fiftieth of the rows.
+unless a frame in it must be replaced. That is the fast way, and nearly everything takes it: one statement, sent and
+answered. Everything else (query strings of several statements, pipelines, COPY, statements that somebody has stopped)
+is held in the frontend while the driver, a task of its own, runs it piece by piece.
 
-What is known of a session at any time, for whoever has to decide about its statements: `groups` (what was sent and not
-yet answered), `status` (idle, in a transaction, failed), and the two places where frames pass, `Frontend.data_received`
-and `Backend.data_received`.
+At any time at most one group is unanswered (`group`), so whoever decides about a statement knows what became of the one
+before it. The backend may be given back and replaced whenever `idle` is true: nothing of the session lives in
+PostgreSQL then but its settings and the prepared statements that `frontend.prepared` names.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 from pytest_dsql.local.cluster import Cluster
-from pytest_dsql.local.gateway import frames
+from pytest_dsql.local.gateway import disguise, frames
 from pytest_dsql.local.gateway.backend import Backend
 from pytest_dsql.local.gateway.cancel import cancel
-from pytest_dsql.local.gateway.frontend import Frontend, Group
+from pytest_dsql.local.gateway.driver import Driver
+from pytest_dsql.local.gateway.frontend import Frontend
+from pytest_dsql.local.gateway.group import FAILED, IDLE, Group
+from pytest_dsql.local.gateway.hooks import Hook
+from pytest_dsql.local.gateway.outgoing import Outgoing
 from pytest_dsql.local.gateway.statements import Statements
+from pytest_dsql.local.gateway.transaction import Transactions
 
 #: Bytes that may wait for a slow client before its backend is paused.
 _CLIENT_BACKLOG: Final = 256 * 1024
 
-_IDLE: Final = ord("I")
 _TERMINATED: Final = frames.error("FATAL", "57P01", "terminating connection due to administrator command")
 
 
@@ -38,50 +42,110 @@ class Session:
         "at_rest",
         "backend",
         "cluster",
-        "copying_in",
+        "driver",
         "ended",
         "frontend",
-        "groups",
+        "group",
         "key",
         "leaving",
-        "open_tags",
+        "outgoing",
         "over",
+        "send",
         "statements",
         "status",
+        "transactions",
     )
 
     def __init__(
-        self, cluster: Cluster, statements: Statements, key: bytes, ended: Callable[[Session], object] | None = None
+        self,
+        cluster: Cluster,
+        statements: Statements,
+        key: bytes,
+        ended: Callable[[Session], object] | None = None,
+        hooks: Sequence[Hook] = (),
     ) -> None:
         self.cluster = cluster
         self.statements = statements
         self.key = key  #: PostgreSQL's own cancellation key; the client has another one
         self.ended = ended
-        self.groups: deque[Group] = deque()  #: sent, not yet answered
-        self.open_tags: dict[int, bytes] = {}  #: of the group that no Sync has ended yet
-        self.status = _IDLE  #: as in the last ReadyForQuery: I, T or E
-        self.copying_in = False
+        self.group: Group | None = None  #: sent, not yet answered
+        self.status = IDLE  #: as in the last ReadyForQuery
         self.leaving = False  #: the client has said goodbye
         self.over = False  #: both sides are being closed
         #: Called when a statement was answered and no transaction is open.
         self.at_rest: Callable[[], object] | None = None
+        self.transactions = Transactions(cluster, hooks)
         self.frontend = Frontend(self)
         self.backend = Backend(self)
+        self.driver = Driver(self)
+        self.outgoing: Outgoing
+        self.send: Callable[[bytes], object]  #: to the client, in order
 
     def join(self, client: asyncio.Transport, backend: asyncio.Transport) -> None:
         """Take both transports over."""
         client.set_write_buffer_limits(_CLIENT_BACKLOG)
         self.frontend.transport = client
         self.backend.transport = backend
+        self.outgoing = Outgoing(client)
+        self.send = self.outgoing.send
         client.set_protocol(self.frontend)
         backend.set_protocol(self.backend)
 
-    def copy_ended(self) -> None:
-        """The COPY takes no more data: the Syncs sent during it get no answer (PostgreSQL ignores them)."""
-        if self.copying_in and self.groups and not self.groups[0].is_query:
-            self.groups.clear()
-            self.frontend.executes = self.backend.completions + 1
-        self.copying_in = False
+    @property
+    def working(self) -> bool:
+        """Whether a transaction is open or a statement under way."""
+        return self.status != IDLE or self.group is not None or self.driver.working
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is going on: no transaction, nothing unanswered, nothing held."""
+        return not self.working and not self.frontend.unfinished
+
+    def completed(self, group: Group, tag: bytes) -> bytes | None:
+        """Hear that a statement on the fast way has succeeded; give the message to send instead of its command tag."""
+        group.tag = tag
+        plan = group.plan
+        if plan is None:
+            return None
+        group.muted = group.only_first
+        refusal = self.transactions.completed(plan.statement, tag)
+        if refusal is not None:
+            group.refusal = refusal
+            group.muted = True
+            return b""
+        return None if plan.tag is None or not tag else frames.message(frames.COMMAND_COMPLETE, plan.tag + b"\0")
+
+    def failed(self, group: Group, payload: bytes) -> bytes | None:
+        """Hear that a statement on the fast way has failed; give the message to send instead of its ErrorResponse."""
+        group.error = frames.fields(payload)
+        return disguise.replace_error(payload)
+
+    def answered(self, group: Group) -> None:
+        """Hear that the group on the fast way is answered, and go on with what the client has sent meanwhile."""
+        self.group = None
+        if group.refusal is not None:
+            self.driver.start(self.driver.refuse(group.refusal))
+            return
+        if self.transactions.current is not None:
+            self.settle(committed=group.error is None and group.tag not in (None, b"ROLLBACK"))
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Look at what the client has sent meanwhile: everything before it is answered."""
+        if self.at_rest is not None and self.status == IDLE:
+            self.at_rest()
+        self.frontend.go_on()
+
+    def settle(self, *, committed: bool) -> None:
+        """Bring what is known of the transaction in line with PostgreSQL's state after a statement."""
+        if self.status == IDLE:
+            self.transactions.end(committed=committed)
+        elif self.status != FAILED and self.transactions.current is not None:
+            self.transactions.current.explicit = True
+
+    def hold(self, seconds: float) -> None:
+        """Hold the answer to the statement that is about to be sent back for so long."""
+        self.outgoing.hold(seconds)
 
     def shut(self) -> None:
         """End the session from this side, telling the client."""
@@ -93,11 +157,6 @@ class Session:
         """End the session because its client doesn't keep to the protocol."""
         self._close(farewell)
 
-    @property
-    def working(self) -> bool:
-        """Whether a transaction is open or a statement under way."""
-        return self.status != _IDLE or bool(self.groups) or self.frontend.executes > 0
-
     def expire(self) -> None:
         """End the session without a word: its time is over."""
         if not self.over:
@@ -106,9 +165,12 @@ class Session:
 
     def abort(self) -> None:
         """End the session without waiting for anybody."""
+        self._stop_statement()
         self.over = True
+        self.driver.stop()
         self.frontend.transport.abort()
         self.backend.transport.abort()
+        self._end_transaction()
 
     def client_gone(self) -> None:
         """The client's connection is closed."""
@@ -124,14 +186,19 @@ class Session:
         self._check_end()
 
     def _stop_statement(self) -> None:
-        if self.groups or self.frontend.executes:
+        if self.group is not None:
             cancel(self.cluster.socket_path, self.key)
 
     def _close(self, farewell: bytes) -> None:
         if not self.over:
             self.over = True
+            self.driver.stop()
             self.frontend.leave(farewell)
             self.backend.leave()
+            self._end_transaction()
+
+    def _end_transaction(self) -> None:
+        self.transactions.end(committed=False)
 
     def _check_end(self) -> None:
         if self.frontend.lost and self.backend.lost and self.ended is not None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date
 from typing import Final, final
 
 from pytest_dsql.local.dialect.judgement import Judgement, Refusal
 from pytest_dsql.local.gateway.disguise import failing_statement
+from pytest_dsql.local.gateway.hooks import Statement
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -23,17 +25,30 @@ Judge = Callable[[str, date], Judgement]
 
 
 @final
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What becomes of one statement; made once per text."""
+
+    statement: Statement
+    sent: bytes  #: to send, in place of the client's text where that differs
+    changed: bool = False  #: whether it differs
+    tag: bytes | None = None  #: the command tag to answer in place of PostgreSQL's
+    refused: bool = False  #: what is sent fails with the dialect's refusal
+    copies_in: bool = False  #: COPY ... FROM STDIN
+    offset: int = 0  #: of its text in the query string, in characters, for the positions in errors
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of one text."""
+    """What becomes of one text: its statements up to the first that is refused."""
 
-    text: bytes | None  #: to send in place of the client's; None: the client's own
-    tags: Mapping[int, bytes] = field(default_factory=dict)  #: command tags to answer, by the statement's place
+    plans: tuple[Plan, ...]
     single: bool = True  #: whether the text may be prepared: PostgreSQL refuses several statements in one Parse
 
 
-_UNCHANGED: Final = Decision(None)
-_UNCHANGED_SEVERAL: Final = Decision(None, single=False)
+#: A statement of kind `dml` that begins so is COPY FROM.
+_COPY: Final = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*COPY\b", re.IGNORECASE | re.DOTALL)
 
 #: A fault of the engine must not end the session.
 _FAULT: Final = Refusal("XX000", "the engine could not judge this statement")
@@ -80,18 +95,21 @@ class Statements:
             judgement = self._judge(sql, rules)
         except Exception:
             _LOG.exception("the dialect failed on a statement of %d bytes", len(text))
-            return Decision(failing_statement(_FAULT).encode())
+            failing = failing_statement(_FAULT).encode()
+            return Decision((Plan(Statement("other", sql), failing, changed=True, refused=True),))
         single = len(judgement.parts) == 1
-        if judgement.unchanged:
-            return _UNCHANGED if single else _UNCHANGED_SEVERAL
-        sent: list[str] = []
-        tags: dict[int, bytes] = {}
-        for place, part in enumerate(judgement.parts):
-            if part.refusal is not None:
+        plans: list[Plan] = []
+        offset = 0
+        for part in judgement.parts:
+            refused = part.refusal is not None
+            written = failing_statement(part.refusal) if part.refusal is not None else part.sql
+            sent = text if single and judgement.unchanged else written.encode(encoding, "replace")
+            tag = None if part.tag is None else part.tag.encode()
+            statement = Statement(part.kind, part.sql, part.reads, part.writes)
+            copies_in = part.kind == "dml" and bool(_COPY.match(part.sql))
+            plans.append(Plan(statement, sent, sent != text, tag, refused, copies_in, offset))
+            if refused:
                 # It fails where it stands, so nothing after it would run.
-                sent.append(failing_statement(part.refusal))
                 break
-            sent.append(part.sql)
-            if part.tag is not None:
-                tags[place] = part.tag.encode()
-        return Decision("".join(sent).encode(encoding, "replace"), tags, single)
+            offset += len(written)
+        return Decision(tuple(plans), single)

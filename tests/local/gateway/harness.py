@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import selectors
 import socket
 import ssl
@@ -29,6 +30,9 @@ REGION = "eu-central-1"
 REFUSAL = Refusal("0A000", "unsupported statement: Lock", "as on DSQL", "do without")
 
 
+COPY_IN = re.compile(r"COPY .* FROM STDIN", re.IGNORECASE)
+
+
 def few_rules(sql: str, rules: date) -> Judgement:
     """Split at semicolons; refuse LOCK, rewrite and re-tag INDEX ASYNC, fail on BROKEN."""
     if "BROKEN" in sql:
@@ -42,7 +46,7 @@ def few_rules(sql: str, rules: date) -> Judgement:
         elif "INDEX ASYNC" in text:
             parts.append(Part(f"SELECT 'abc' AS job_id{end}", tag="CREATE INDEX"))
         else:
-            parts.append(Part(text + end))
+            parts.append(Part(text + end, kind="dml" if COPY_IN.match(text) else "other"))
     unchanged = all(part.refusal is None and part.tag is None for part in parts)
     return Judgement(tuple(parts), unchanged)
 

@@ -26,27 +26,26 @@ class CountingJudge:
 
 
 def test_an_accepted_text_goes_on_as_it_came() -> None:
-    decision = Statements(few_rules).decide(b"SELECT 1 -- ; \xe9", DAY)
-    assert (decision.text, decision.tags) == (None, {})
+    (plan,) = Statements(few_rules).decide(b"SELECT 1 -- \xe9", DAY).plans
+    assert (plan.sent, plan.changed, plan.tag) == (b"SELECT 1 -- \xe9", False, None)
 
 
 def test_a_refused_statement_ends_a_query_string() -> None:
-    decision = Statements(few_rules).decide(b"SELECT 1; LOCK t; SELECT 2", DAY)
-    assert decision.text is not None
-    assert decision.text.startswith(b"SELECT 1;SELECT 'dsql-")
-    assert b"SELECT 2" not in decision.text
+    first, refused = Statements(few_rules).decide(b"SELECT 1; LOCK t; SELECT 2", DAY).plans
+    assert first.sent == b"SELECT 1;"
+    assert refused.refused
+    assert refused.sent.startswith(b"SELECT 'dsql-")
 
 
 def test_tags_are_known_by_the_statements_place() -> None:
     decision = Statements(few_rules).decide(b"SELECT 1;INDEX ASYNC;SELECT 2;INDEX ASYNC", DAY)
-    assert decision.tags == {1: b"CREATE INDEX", 3: b"CREATE INDEX"}
+    assert [plan.tag for plan in decision.plans] == [None, b"CREATE INDEX", None, b"CREATE INDEX"]
     assert not decision.single
 
 
-def test_bytes_of_another_encoding_come_back_in_a_rewritten_text() -> None:
-    decision = Statements(few_rules).decide(b"SELECT '\xe9';INDEX ASYNC", DAY)
-    assert decision.text is not None
-    assert decision.text.startswith(b"SELECT '\xe9';")
+def test_bytes_of_another_encoding_come_back_in_a_statement_of_several() -> None:
+    plan, _ = Statements(few_rules).decide(b"SELECT '\xe9';INDEX ASYNC", DAY).plans
+    assert plan.sent == b"SELECT '\xe9';"
 
 
 def test_a_text_is_judged_once_for_each_day_of_the_rules() -> None:

@@ -1,0 +1,303 @@
+"""Runs what can't simply be passed on, piece by piece: query strings, pipelines, COPY, and what hooks have stopped.
+
+A driver works for one message, or for one group of the extended protocol; meanwhile the frontend holds what else comes.
+PostgreSQL is asked for one statement at a time. What a client sends without a transaction is run in one of the engine's
+own where it is more than one statement, or where somebody may still refuse what has been done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Final, final
+
+from pytest_dsql.local.dialect.judgement import Refusal
+from pytest_dsql.local.gateway import disguise, frames
+from pytest_dsql.local.gateway.backend import BackendLost
+from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
+from pytest_dsql.local.gateway.group import FAILED, IDLE, Group
+from pytest_dsql.local.gateway.hooks import Action, Disconnect, Fail, FailAfter, Stall
+from pytest_dsql.local.gateway.run import Run, own_statement
+from pytest_dsql.local.gateway.statements import Plan
+
+if TYPE_CHECKING:
+    from pytest_dsql.local.gateway.session import Session
+
+_LOG: Final = logging.getLogger(__name__)
+
+_BEGIN: Final = own_statement(b"BEGIN")
+_COMMIT: Final = own_statement(b"COMMIT")
+_ROLLBACK: Final = own_statement(b"ROLLBACK")
+
+
+class _Ended(Exception):
+    """The session is over."""
+
+
+@final
+class Driver:
+    """The slow way of one session."""
+
+    __slots__ = ("_own_block", "_session", "_task")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._task: asyncio.Task[None] | None = None
+        self._own_block = False  #: PostgreSQL's transaction is one that the client didn't begin
+
+    @property
+    def working(self) -> bool:
+        """Whether the frontend has to hold what comes."""
+        return self._task is not None
+
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Begin; the frontend goes on when it is done."""
+        self._task = asyncio.get_running_loop().create_task(self._work(work))
+
+    def stop(self) -> None:
+        """End at once: the session is over."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _work(self, work: Coroutine[None, None, None]) -> None:
+        session = self._session
+        try:
+            await work
+        except (BackendLost, _Ended):
+            return
+        except Exception:
+            _LOG.exception("a session's driver failed")
+            session.abort()
+            return
+        finally:
+            self._task = None
+        session.go_on()
+
+    async def query(self, run: Run) -> None:
+        """Run a query string and answer it whole."""
+        session = self._session
+        answer = b""
+        several = len(run.plans) > 1
+        for number, plan in enumerate(run.plans):
+            # An answer is given when it is sure: the last one's transaction may still fail to commit.
+            session.send(answer)
+            succeeded, answer = await self._statement(run, plan, block=several, first=number == 0)
+            if not succeeded:
+                break
+        answer = await self._close_block(answer)
+        session.send(answer + frames.ready(session.status))
+
+    async def pipeline(self, run: Run) -> None:
+        """Run a group of the extended protocol from an Execute on, up to its Sync."""
+        session = self._session
+        frontend = session.frontend
+        settled = await session.backend.ask(SYNC_MESSAGE)
+        session.send(self._relayed(settled))
+        answer = b""
+        failed = settled.error is not None
+        pending: Run | None = run
+        while True:
+            if pending is not None:
+                if not failed:
+                    single = frontend.next_is_sync() and not self._own_block
+                    succeeded, answer = await self._execute(pending, block=not single)
+                    failed = not succeeded
+                pending = None
+            kind, payload = await frontend.frame()
+            if kind == frames.SYNC:
+                break
+            session.send(answer)
+            answer = b""
+            if kind == frames.TERMINATE:
+                session.leaving = True
+                session.backend.transport.write(frames.TERMINATE_MESSAGE)
+                raise _Ended
+            if kind == frames.QUERY:
+                found = frames.texts(payload, 1)
+                plans = frontend.decide(found[0][0] if found else b"").plans
+                await self.query(Run.of_query(plans))
+                return
+            if failed:
+                continue
+            if kind == frames.EXECUTE:
+                name = payload[:-4][:-1]
+                pending = Run.of_portal(name, frontend.portals.get(name), frames.message(kind, payload))
+            elif kind in (frames.PARSE, frames.BIND, frames.DESCRIBE, frames.CLOSE):
+                reply = await session.backend.ask(frontend.note(kind, payload) + SYNC_MESSAGE)
+                answer = self._relayed(reply)
+                failed = reply.error is not None
+        answer = await self._close_block(answer)
+        session.send(answer + frames.ready(session.status))
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """Answer a refusal in place of what has been done on the fast way."""
+        answer = await self._abort(refusal)
+        self._session.settle(committed=False)
+        self._session.send(answer + frames.ready(self._session.status))
+
+    async def _execute(self, run: Run, *, block: bool) -> tuple[bool, bytes]:
+        if run.plans:
+            return await self._statement(run, run.plans[0], block=block, first=True)
+        reply = await self._session.backend.ask(run.execute + SYNC_MESSAGE)
+        return reply.error is None, self._relayed(reply)
+
+    async def _statement(self, run: Run, plan: Plan, *, block: bool, first: bool) -> tuple[bool, bytes]:
+        """Run one statement; tell whether it succeeded, and give what is left to answer."""
+        session = self._session
+        transactions = session.transactions
+        kind = plan.statement.kind
+        if session.status == FAILED or plan.refused:
+            reply = await session.backend.ask(run.messages(plan))
+            if not self._own_block:
+                session.settle(committed=False)
+            return reply.error is None, self._answer(reply, plan)
+        action = await self._hooks(run, plan, first=first)
+        if isinstance(action, Fail):
+            return False, await self._fail(action.refusal, kind)
+        if kind in ("begin", "commit", "rollback"):
+            return await self._boundary(run, plan, action)
+        sure = transactions.wants_completions and kind in ("dml", "ddl")
+        if session.status == IDLE and (block or sure):
+            await session.backend.ask(_BEGIN)
+            self._own_block = True
+        reply = await self._run(run, plan)
+        if reply.error is not None:
+            self._settle(committed=False)
+            return False, self._answer(reply, plan)
+        refusal = transactions.completed(plan.statement, reply.tag or b"")
+        if refusal is not None:
+            return False, await self._abort(refusal)
+        if action is not None:
+            return await self._afterwards(action)
+        self._settle(committed=True)
+        return True, self._answer(reply, plan)
+
+    async def _hooks(self, run: Run, plan: Plan, *, first: bool) -> Action | None:
+        session = self._session
+        action = run.action if first else None
+        if action is None:
+            action = session.transactions.before(plan.statement)
+        if session.transactions.delays:
+            session.hold(session.transactions.delay_s(plan.statement))
+        if isinstance(action, Stall):
+            await asyncio.sleep(action.seconds)
+            return None
+        if action == Disconnect():
+            session.abort()
+            raise _Ended
+        return action
+
+    async def _run(self, run: Run, plan: Plan) -> Group:
+        backend = self._session.backend
+        if plan.copies_in:
+            return await self._copy(run, plan)
+        return await backend.ask(run.messages(plan), relays_rows=True)
+
+    async def _copy(self, run: Run, plan: Plan) -> Group:
+        """Run COPY FROM STDIN. Syncs and Flushes that come during it get no answer, as in PostgreSQL."""
+        session = self._session
+        backend = session.backend
+        reply = await backend.ask(run.messages(plan), until_copy=True)
+        if reply.error is not None:
+            return reply
+        session.send(b"".join(reply.collected))
+        while True:
+            kind, payload = await session.frontend.frame()
+            if kind == frames.COPY_DATA:
+                backend.transport.write(frames.message(kind, payload))
+            elif kind not in (frames.SYNC, frames.FLUSH):
+                return await backend.ask(frames.message(kind, payload))
+
+    async def _boundary(self, run: Run, plan: Plan, action: Action | None) -> tuple[bool, bytes]:
+        """Run BEGIN, COMMIT or ROLLBACK."""
+        session = self._session
+        current = session.transactions.current
+        if plan.statement.kind == "begin" and self._own_block:
+            # As in PostgreSQL, what came before it belongs to the transaction.
+            self._own_block = False
+            if current is not None:
+                current.explicit = True
+                if current.read_only:
+                    await session.backend.ask(own_statement(b"SET TRANSACTION READ ONLY"))
+            return True, frames.message(frames.COMMAND_COMPLETE, b"BEGIN\0")
+        reply = await session.backend.ask(run.messages(plan))
+        self._own_block = False
+        committed = reply.error is None and reply.tag == b"COMMIT"
+        session.settle(committed=committed)
+        if action is not None and reply.error is None:
+            if isinstance(action, FailAfter):
+                return False, disguise.error(action.refusal)
+            session.abort()
+            raise _Ended
+        return reply.error is None, self._answer(reply, plan)
+
+    async def _afterwards(self, action: Action) -> tuple[bool, bytes]:
+        """Let a statement take effect whose answer the client doesn't get."""
+        session = self._session
+        if self._own_block:
+            await self._close_block(b"")
+        if isinstance(action, FailAfter):
+            answer = await self._abort(action.refusal) if session.status != IDLE else disguise.error(action.refusal)
+            session.settle(committed=session.status == IDLE)
+            return False, answer
+        session.abort()
+        raise _Ended
+
+    async def _fail(self, refusal: Refusal, kind: str) -> bytes:
+        if kind == "commit":
+            # The session is idle after a COMMIT that failed.
+            await self._session.backend.ask(_ROLLBACK)
+            self._own_block = False
+            self._session.settle(committed=False)
+            return disguise.error(refusal)
+        return await self._abort(refusal)
+
+    async def _abort(self, refusal: Refusal) -> bytes:
+        """Have the transaction fail with a refusal."""
+        session = self._session
+        if session.status == IDLE:
+            session.settle(committed=False)
+            return disguise.error(refusal)
+        reply = await session.backend.ask(own_statement(disguise.failing_statement(refusal).encode()))
+        return self._relayed(reply)
+
+    def _settle(self, *, committed: bool) -> None:
+        if not self._own_block:
+            self._session.settle(committed=committed)
+
+    async def _close_block(self, answer: bytes) -> bytes:
+        """End the engine's own transaction; give what is left to answer."""
+        if not self._own_block:
+            return answer
+        session = self._session
+        self._own_block = False
+        reply = await session.backend.ask(_ROLLBACK if session.status == FAILED else _COMMIT)
+        if reply.error is not None:
+            answer = self._relayed(reply)
+        session.settle(committed=reply.error is None and reply.tag == b"COMMIT")
+        return answer
+
+    def _answer(self, reply: Group, plan: Plan) -> bytes:
+        """What the client is told of a statement's answer."""
+        kept = reply.collected
+        if plan.tag is not None and reply.tag and kept and kept[-1][0] == frames.COMMAND_COMPLETE:
+            kept[-1] = frames.message(frames.COMMAND_COMPLETE, plan.tag + b"\0")
+        return b"".join(_told(message, plan.offset) for message in kept)
+
+    @staticmethod
+    def _relayed(reply: Group) -> bytes:
+        return b"".join(_told(message) for message in reply.collected)
+
+
+def _told(message: bytes, offset: int = 0) -> bytes:
+    if message[0] != frames.ERROR_RESPONSE:
+        return message
+    payload = message[frames.HEADER_SIZE :]
+    replaced = disguise.replace_error(payload)
+    if replaced is not None or not offset:
+        return message if replaced is None else replaced
+    found = frames.fields(payload)
+    if "P" in found:
+        found["P"] = str(int(found["P"]) + offset).encode()
+    return frames.report(frames.ERROR_RESPONSE, found)

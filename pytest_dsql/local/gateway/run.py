@@ -1,0 +1,79 @@
+"""One execution of a statement: what was asked for, and the messages that ask PostgreSQL for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+from pytest_dsql.local.gateway import frames
+from pytest_dsql.local.gateway.disguise import INTERNAL_PREFIX
+from pytest_dsql.local.gateway.frames import BIND, CLOSE, EXECUTE, PARSE, SYNC_MESSAGE
+from pytest_dsql.local.gateway.group import Portal
+from pytest_dsql.local.gateway.hooks import Action
+from pytest_dsql.local.gateway.statements import Plan
+
+#: The name of the engine's own prepared statement and portal in a client's session.
+OWN: Final = INTERNAL_PREFIX.encode()
+
+_NO_PARAMETERS: Final = b"\0\0"
+
+
+def failing_parse(sql: bytes) -> bytes:
+    """A message that takes an Execute's place and fails as `sql` does at parse analysis."""
+    return frames.message(PARSE, OWN + b"\0" + sql + b"\0" + _NO_PARAMETERS)
+
+
+def own_statement(sql: bytes) -> bytes:
+    """Messages that parse and run a statement of the engine's own, without touching the client's unnamed ones."""
+    return b"".join(
+        (
+            frames.message(CLOSE, b"S" + OWN + b"\0"),
+            frames.message(CLOSE, b"P" + OWN + b"\0"),
+            frames.message(PARSE, OWN + b"\0" + sql + b"\0" + _NO_PARAMETERS),
+            frames.message(BIND, OWN + b"\0" + OWN + b"\0" + _NO_PARAMETERS * 3),
+            frames.message(EXECUTE, OWN + b"\0" + bytes(4)),
+            SYNC_MESSAGE,
+        )
+    )
+
+
+@final
+class Run:
+    """A query string's statements, or one Execute of a portal."""
+
+    __slots__ = ("action", "execute", "name", "plans", "portal")
+
+    def __init__(self, plans: Sequence[Plan], name: bytes, portal: Portal | None, execute: bytes) -> None:
+        self.plans = plans  #: of an Execute: one, or none when PostgreSQL doesn't know the portal either
+        self.name = name
+        self.portal = portal
+        self.execute = execute  #: the client's Execute message; empty for a query string
+        self.action: Action | None = None  #: what the hooks have said already about the first statement
+
+    @staticmethod
+    def of_query(plans: Sequence[Plan]) -> Run:
+        """A query string."""
+        return Run(plans, b"", None, b"")
+
+    @staticmethod
+    def of_portal(name: bytes, portal: Portal | None, execute: bytes) -> Run:
+        """An Execute."""
+        return Run(() if portal is None else (portal.prepared.plan,), name, portal, execute)
+
+    @property
+    def by_query(self) -> bool:
+        """Whether it came in a Query message."""
+        return not self.execute
+
+    def messages(self, plan: Plan) -> bytes:
+        """The messages that run one of its statements, up to a ReadyForQuery."""
+        if self.by_query or plan.copies_in:
+            return frames.query(plan.sent)
+        portal = self.portal
+        if portal is None or portal.executed:
+            # A portal that has given some of its rows goes on.
+            return self.execute + SYNC_MESSAGE
+        # The portal is bound anew: a Sync outside of a transaction has closed it.
+        portal.executed = True
+        closing = frames.message(CLOSE, b"P" + self.name + b"\0")
+        return closing + frames.message(BIND, portal.bind) + self.execute + SYNC_MESSAGE
