@@ -100,7 +100,7 @@ class Hook(Protocol):
         """
 
     def delay_s(self, statement: Statement, transaction: TransactionState) -> float:
-        """Say how long the answer is held back, from when the statement is sent; 0.0: not at all. Only where `delays`."""
+        """Say how long the answer is held back, from when the statement is sent, in seconds. Only where `delays`."""
 
     def ended(self, transaction: TransactionState, *, committed: bool) -> None:
         """Hear that the transaction has ended."""

@@ -61,9 +61,8 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Telling:
 
 @pytest.fixture
 def table(cluster: Cluster) -> Iterator[psycopg.Connection[Any]]:
-    with direct(cluster) as owner:
+    with direct(cluster, "admin") as owner:
         owner.execute("CREATE TABLE told (a int)")
-        owner.execute("ALTER TABLE told OWNER TO admin")
         yield owner
         owner.execute("DROP TABLE told")
 

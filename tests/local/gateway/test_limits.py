@@ -130,6 +130,7 @@ def test_a_connection_ends_by_itself_when_its_time_is_short(limited: Limited) ->
 
 
 def test_a_running_transaction_may_end(limited: Limited) -> None:
+    limited.set(transaction_age_s=10_000)
     with limited.connect() as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT 1")
@@ -150,6 +151,7 @@ def test_a_transaction_that_failed_is_a_transaction(limited: Limited) -> None:
 
 
 def test_a_running_transaction_has_five_minutes(limited: Limited) -> None:
+    limited.set(transaction_age_s=10_000)
     with limited.connect() as connection:
         connection.execute("BEGIN")
         limited.move(3_800)
@@ -169,6 +171,7 @@ def test_a_statement_that_runs_at_the_end_is_answered(limited: Limited) -> None:
 
 
 def test_more_time_is_given_to_those_who_are_there(limited: Limited) -> None:
+    limited.set(transaction_age_s=10_000)
     with limited.connect() as connection:
         connection.execute("BEGIN")
         limited.move(3_700)
