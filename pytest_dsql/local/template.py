@@ -52,11 +52,11 @@ _CATALOG: Final = (
     "dialect/jobs.sql",
     "dialect/roles.sql",
     "dialect/types.sql",
+    "dialect/appearance.sql",
     "row_limits/rows.sql",
     "row_limits/tables.sql",
     "row_limits/objects.sql",
     "row_limits/hiding.sql",
-    "dialect/appearance.sql",
 )
 
 

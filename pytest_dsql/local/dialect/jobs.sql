@@ -34,7 +34,7 @@ DECLARE
   id text := sys.uuid_to_base32_str(gen_random_uuid());
 BEGIN
   IF type = 'INDEX_BUILD' THEN
-    UPDATE pg_index SET indisunique = is_unique, indisvalid = false
+    UPDATE pytest_dsql_engine_index SET indisunique = is_unique, indisvalid = false
     WHERE indexrelid = object
       AND pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = object), 'MEMBER');
   END IF;
@@ -292,7 +292,7 @@ BEGIN
       IF job.duplicates AND pytest_dsql_engine.ask_as(owner, pytest_dsql_engine.duplicates(job.object_id)) THEN
         failure := 'Found duplicate key while validating index for UCVs';
       ELSE
-        UPDATE pg_catalog.pg_index SET indisvalid = true WHERE indexrelid = job.object_id;
+        UPDATE pg_catalog.pytest_dsql_engine_index SET indisvalid = true WHERE indexrelid = job.object_id;
         -- Plans are kept by the tables they read: this makes sessions plan anew, with the index.
         UPDATE pg_catalog.pg_class SET relhasindex = true WHERE oid = target;
       END IF;

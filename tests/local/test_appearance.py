@@ -1,0 +1,137 @@
+"""What clients see of the catalog, with psql as one that doesn't come from here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from pytest_dsql.connect.token import sign_token
+from pytest_dsql.local.client import Engine
+from pytest_dsql.local.options import EngineOptions
+from tests.local.engines import connect, endpoint_of
+
+Psql = Callable[..., str]
+
+_VARIABLES = {
+    "host": "PGHOST",
+    "hostaddr": "PGHOSTADDR",
+    "port": "PGPORT",
+    "user": "PGUSER",
+    "password": "PGPASSWORD",
+    "dbname": "PGDATABASE",
+    "sslmode": "PGSSLMODE",
+    "sslrootcert": "PGSSLROOTCERT",
+}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with (
+        Engine.start_or_attach(options=EngineOptions().with_settings({"job_build_s": "0"})) as engine,
+        connect(engine) as connection,
+    ):
+        connection.execute('CREATE TABLE t (k int, "K k" text, v int UNIQUE, w text, PRIMARY KEY (w, k))')
+        connection.execute("CREATE TABLE only_keys (k int PRIMARY KEY)")
+        connection.execute('CREATE TABLE " USING btree (" (k int PRIMARY KEY, v int)')
+        connection.execute("CREATE VIEW seen AS SELECT k FROM t")
+        connection.execute("CREATE FUNCTION one() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+        yield engine
+
+
+@pytest.fixture
+def connection(engine: Engine) -> Iterator[psycopg.Connection[Any]]:
+    with connect(engine) as connection:
+        yield connection
+
+
+@pytest.fixture
+def psql(engine: Engine) -> Psql:
+    """Run psql's commands, and give what it printed."""
+    endpoint = endpoint_of(engine)
+    conninfo = endpoint.conninfo(sign_token(endpoint))
+    environment = os.environ | {variable: conninfo[name] for name, variable in _VARIABLES.items()}
+
+    def run(*commands: str) -> str:
+        arguments = [argument for command in commands for argument in ("-c", command)]
+        # The system's, if there is one: the wheel's can't do TLS.
+        done = subprocess.run(["psql", "-X", *arguments], env=environment, capture_output=True, text=True, check=False)
+        assert "ERROR" not in done.stderr
+        return done.stdout
+
+    try:
+        subprocess.run(["psql", "--version"], check=True, capture_output=True)
+    except OSError:
+        pytest.skip("there is no psql")
+    return run
+
+
+def rows(connection: psycopg.Connection[Any], sql: str) -> list[tuple[Any, ...]]:
+    return connection.execute(sql).fetchall()
+
+
+def test_the_primary_key_is_shown_with_the_whole_row(psql: Psql) -> None:
+    shown = psql(r"\d t")
+    assert '"t_pkey" PRIMARY KEY, btree_index (w, k) INCLUDE ("K k", v)' in shown
+    assert '"t_v_key" UNIQUE CONSTRAINT, btree_index (v)' in shown
+
+
+def test_indexes_are_defined_as_dsqls(connection: psycopg.Connection[Any]) -> None:
+    sql = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY indexname"
+    assert dict(rows(connection, sql)) == {
+        " USING btree (_pkey": 'CREATE UNIQUE INDEX " USING btree (_pkey" ON public." USING btree (" '
+        "USING btree_index (k) INCLUDE (v)",
+        "only_keys_pkey": "CREATE UNIQUE INDEX only_keys_pkey ON public.only_keys USING btree_index (k)",
+        "t_pkey": 'CREATE UNIQUE INDEX t_pkey ON public.t USING btree_index (w, k) INCLUDE ("K k", v)',
+        "t_v_key": "CREATE UNIQUE INDEX t_v_key ON public.t USING btree_index (v)",
+    }
+
+
+def test_the_columns_of_the_primary_key_are_told_from_those_it_includes(connection: psycopg.Connection[Any]) -> None:
+    sql = "SELECT indnkeyatts, indnatts, indkey::text FROM pg_index WHERE indexrelid = 't_pkey'::regclass"
+    assert rows(connection, sql) == [(2, 4, "4 1 2 3")]
+    columns = "SELECT pg_get_indexdef('t_pkey'::regclass, place, true) FROM generate_series(1, 5) AS place"
+    assert rows(connection, columns) == [("w",), ("k",), ('"K k"',), ("v",), ("",)]
+    constraint = "SELECT conkey, pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 't_pkey'"
+    assert rows(connection, constraint) == [([4, 1], "PRIMARY KEY (w, k)")]
+
+
+def test_nothing_of_the_engines_own_is_listed(psql: Psql) -> None:
+    commands = [r"\du", r"\l", r"\df", r"\d", r"\dT", r"\dp", r"\ddp", r"\dy", r"\dx", r"\drds", r"\dm", r"\ds"]
+    assert "pytest_dsql" not in psql(*commands)
+
+
+def test_there_is_one_role_at_first(connection: psycopg.Connection[Any]) -> None:
+    visible = "SELECT rolname FROM pg_roles WHERE rolname !~ '^pg_'"
+    assert rows(connection, visible) == [("admin",)]
+    assert rows(connection, "SELECT usename FROM pg_user") == [("admin",)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["pg_stat_activity", "pg_locks", "pg_prepared_statements", "pg_cursors", "pg_stat_user_tables", "pg_stat_wal"],
+)
+def test_what_dsql_has_no_statistics_of_is_empty(connection: psycopg.Connection[Any], name: str) -> None:
+    assert rows(connection, f"SELECT count(*) FROM {name}") == [(0,)]
+
+
+def test_a_primary_key_of_sqlalchemys_and_djangos_queries_has_its_columns(
+    connection: psycopg.Connection[Any],
+) -> None:
+    sql = """
+        SELECT c.conname, array(
+          SELECT attname FROM unnest(c.conkey) WITH ORDINALITY cols(colid, arridx)
+          JOIN pg_attribute AS ca ON cols.colid = ca.attnum WHERE ca.attrelid = c.conrelid ORDER BY cols.arridx)::text[]
+        FROM pg_constraint AS c WHERE c.conrelid = 't'::regclass AND c.contype = 'p'
+    """
+    assert rows(connection, sql) == [("t_pkey", ["w", "k"])]
+    keys = """
+        SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
+          AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+        WHERE i.indrelid = 't'::regclass AND i.indisprimary ORDER BY 1
+    """
+    assert rows(connection, keys) == [("k",), ("w",)]
