@@ -705,6 +705,21 @@ NESTED = {
     "EXPLAIN CREATE TABLE x AS SELECT 1": "unsupported statement: CreateTableAs",
     "EXPLAIN (ANALYZE, VERBOSE) EXECUTE p": "unsupported statement: Execute",
     "CREATE SCHEMA s CREATE TABLE t (v money)": "datatype money not supported",
+    "CREATE SCHEMA s CREATE INDEX i ON t (v)": "unsupported mode. please use CREATE INDEX ASYNC.",
+    "CREATE SCHEMA s CREATE SEQUENCE q CACHE 1 CREATE TEMP VIEW v AS SELECT 1": (
+        "TEMPORARY or TEMP view not supported for CREATE VIEW"
+    ),
+    "WITH x AS (SELECT 1 AS k) SELECT * INTO y FROM x": "unsupported statement: CreateTableAs",
+    "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS $$ SELECT 1; SELECT pg_advisory_lock(1) $$": (
+        "function pg_advisory_lock not supported"
+    ),
+    "CREATE FUNCTION f() RETURNS int RETURN pg_advisory_lock(1)": "function pg_advisory_lock not supported",
+    "CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT k FROM t FOR SHARE; END": (
+        "locking clauses other than FOR UPDATE/FOR KEY SHARE are not supported"
+    ),
+    "CREATE FUNCTION f() RETURNS int LANGUAGE sql SET work_mem = '1MB' AS 'SELECT 1'": (
+        'setting configuration parameter "work_mem" not supported'
+    ),
     "CREATE VIEW v AS SELECT pg_advisory_lock(1)": "function pg_advisory_lock not supported",
     "UPDATE t SET v = (SELECT pg_try_advisory_lock(1))": "function pg_try_advisory_lock not supported",
     "CALL pg_advisory_lock(1)": "function pg_advisory_lock not supported",

@@ -21,6 +21,8 @@ def _index_mode(at: Candidate) -> Fields | None:
     # A session can allow it on empty tables, which PostgreSQL has to decide about - unless DSQL refuses it anyway.
     if at.statement.is_async:
         return None
+    if at.statement.name == "CreateSchemaStmt":
+        return MATCH  # nothing there can be asynchronous
     keys = list(bodies(at.body.get("indexParams"), "IndexElem"))
     refused = any(key.get("opclass") or key.get("ordering") in ("SORTBY_ASC", "SORTBY_DESC") for key in keys)
     refused = refused or len(keys) > at.options["most"] or "options" in at.body or "tableSpace" in at.body
