@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, final
 
-from pytest_dsql.access import UNIFORM, Access
 from pytest_dsql.errors import UsageError
+from pytest_dsql.experiment.stretch import MOST_PER_CELL, How, Shape, Surroundings, measure
 from pytest_dsql.load.arrivals import SCHEDULED
 from pytest_dsql.load.measurement import Arrival, ConnectStats, Measurement
-from pytest_dsql.load.retry import RETRY
-from pytest_dsql.transaction import SLOT_BITS, CellRun, Mix, Tally, stream_seed
+from pytest_dsql.transaction import SLOT_BITS, Mix
 
 if TYPE_CHECKING:
     import psycopg
@@ -28,15 +27,9 @@ if TYPE_CHECKING:
     from pytest_dsql.slo.objectives import Slo
     from pytest_dsql.slo.verdict import Outcome
 
-#: What a cell's share of set-aside rows is made for: more requests per second than a connection without a network can
-#: send, and than any published run has reached (24,541/s, DSQL at 256 connections, Seoul 2026-09).
-_MOST_PER_CONNECTION: Final = 2_000
-_MOST_PER_CELL: Final = 30_000
 #: Bounds of what `capacity` opens by itself.
 _FEWEST_CONNECTIONS: Final = 16
 _MOST_CONNECTIONS: Final = 512
-#: In open loop a connection carries at most so many times its even part of the requests.
-_UNEVEN: Final = 4
 
 
 @final
@@ -75,20 +68,16 @@ class Load:
         connections: int,
         warmup: float | None = None,
         duration: float | None = None,
-        access: Access = UNIFORM,
-        attempts: int = RETRY.attempts,
-        pipeline: bool = False,
+        **how: Unpack[How],
     ) -> Cell:
         """Closed loop: each of `connections` sends its next request when the last one answered.
 
-        `warmup` and `duration` are seconds; the plan's by default. `access` is how transactions draw their keys with
-        `ctx.pick`, `attempts` how often one is tried at most. With `pipeline`, BEGIN goes with a transaction's first
-        statements in one round trip. Raises UsageError for a wrong argument, ConnectionFailed or LoadFailed when the
-        load could not be made.
+        `warmup` and `duration` are seconds, the plan's by default; for the rest see `How`. Raises UsageError for a
+        wrong argument, ConnectionFailed or LoadFailed when the load could not be made.
         """
         warmup = self.plan.warmup_s if warmup is None else warmup
         duration = self.plan.window_s if duration is None else duration
-        return self._cell(Arrival("closed"), mix, connections, warmup, duration, access, attempts, pipeline)
+        return self._cell(Arrival("closed"), mix, connections, warmup, duration, how)
 
     def churn(
         self,
@@ -97,12 +86,12 @@ class Load:
         connections: int,
         warmup: float | None = None,
         duration: float | None = None,
-        access: Access = UNIFORM,
+        **how: Unpack[How],
     ) -> Cell:
         """Closed loop with a new connection for each request; connecting is part of the latency."""
         warmup = self.plan.connection_warmup_s if warmup is None else warmup
         duration = self.plan.connection_window_s if duration is None else duration
-        return self._cell(Arrival("churn"), mix, connections, warmup, duration, access)
+        return self._cell(Arrival("churn"), mix, connections, warmup, duration, how)
 
     def open(
         self,
@@ -113,9 +102,7 @@ class Load:
         arrival: Literal["poisson", "constant"] = "poisson",
         warmup: float | None = None,
         duration: float | None = None,
-        access: Access = UNIFORM,
-        attempts: int = RETRY.attempts,
-        pipeline: bool = False,
+        **how: Unpack[How],
     ) -> Cell:
         """Open loop: requests arrive at `rate` per second, whether or not the database keeps up.
 
@@ -126,9 +113,9 @@ class Load:
         duration = self.plan.window_s if duration is None else duration
         if arrival not in SCHEDULED:
             raise UsageError(f"arrival must be one of {', '.join(sorted(SCHEDULED))}, not {arrival!r}")
-        if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= _MOST_PER_CELL:
-            raise UsageError(f"rate must be requests per second, up to {_MOST_PER_CELL:,}, not {rate!r}")
-        return self._cell(Arrival(arrival, float(rate)), mix, connections, warmup, duration, access, attempts, pipeline)
+        if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= MOST_PER_CELL:
+            raise UsageError(f"rate must be requests per second, up to {MOST_PER_CELL:,}, not {rate!r}")
+        return self._cell(Arrival(arrival, float(rate)), mix, connections, warmup, duration, how)
 
     def capacity(
         self,
@@ -136,7 +123,7 @@ class Load:
         slo: Slo,
         *,
         start: float,
-        most: float = _MOST_PER_CELL,
+        most: float = MOST_PER_CELL,
         growth: float = 2.0,
         precision: float = 0.1,
         repeats: int = 1,
@@ -144,7 +131,7 @@ class Load:
         arrival: Literal["poisson", "constant"] = "poisson",
         warmup: float | None = None,
         duration: float | None = None,
-        access: Access = UNIFORM,
+        **how: Unpack[How],
     ) -> Capacity:
         """Search in open loop for the highest rate that meets `slo`: up from `start`, never above `most`.
 
@@ -173,7 +160,7 @@ class Load:
                 arrival=arrival,
                 warmup=warmup,
                 duration=duration,
-                access=access,
+                **how,
             )
             verdict = cell.verdict(slo)
             if any((cell.invariants or {}).values()):
@@ -250,40 +237,24 @@ class Load:
         self.record(connections)
         return connections
 
-    def _cell(
-        self,
-        arrival: Arrival,
-        mix: Mix,
-        connections: int,
-        warmup: float,
-        duration: float,
-        access: Access,
-        attempts: int = RETRY.attempts,
-        pipeline: bool = False,
-    ) -> Cell:
+    def _cell(self, arrival: Arrival, mix: Mix, connections: int, warmup: float, duration: float, how: How) -> Cell:
         from pytest_dsql.load.cell import Cell
         from pytest_dsql.load.fleet import CellInterrupted
 
         if not isinstance(mix, Mix):
             raise UsageError(f"dsql_load takes a Mix of transactions, not {type(mix).__name__}")
         _whole("connections", connections, 1, 1 << SLOT_BITS)
-        _whole("attempts", attempts, 1, 100)
+        _whole("attempts", how.get("attempts", 1), 1, 100)
         _seconds("warmup", warmup, 0.0)
         _seconds("duration", duration, 0.1)
         identity = self._next_id()
         repeat = self._repeat
-        sizes = _CellSizes(
-            identity,
-            arrival,
-            mix,
-            connections,
-            min(self.workers, connections),
-            warmup,
-            duration,
-            access,
-            attempts,
-            pipeline,
-        )
+        shape = Shape(identity, arrival, mix, connections, min(self.workers, connections), warmup, duration, how)
+        surroundings = Surroundings(self.endpoint, self.connect, self.seed, self.progress, self.injections)
+
+        def stretch(number: int, window_s: float) -> tuple[Measurement, dict[str, int] | None]:
+            with self.exclusive():
+                return measure(shape, surroundings, number, window_s)
 
         def cell_of(measurement: Measurement, invariants: dict[str, int] | None) -> Cell:
             cell = Cell(
@@ -295,7 +266,7 @@ class Load:
                 repeat=repeat,
                 window_s=duration,
                 # A further stretch has as many windows as the cell has had: 1, then 2. So its number is new.
-                extend=lambda windows: self._segment(sizes, 1 + windows, duration * windows),
+                extend=lambda windows: stretch(1 + windows, duration * windows),
                 record=self.record,
             )
             self._cells.append(cell)
@@ -303,93 +274,16 @@ class Load:
             return cell
 
         try:
-            return cell_of(*self._segment(sizes, 1, duration))
+            return cell_of(*stretch(1, duration))
         except CellInterrupted as interruption:
             if interruption.measurement is not None:
                 cell_of(interruption.measurement, None if mix.workload is None else {})
             raise
 
-    def _segment(self, sizes: _CellSizes, number: int, window_s: float) -> tuple[Measurement, dict[str, int] | None]:
-        """Run one stretch of a cell with ids of its own, and check the data it left.
-
-        The invariants are None when the mix has none.
-        """
-        from pytest_dsql.load.fleet import CellInterrupted, run_cell
-        from pytest_dsql.load.plan import CellPlan
-
-        workload = sizes.mix.workload
-        with self.exclusive():
-            run = self._begin(sizes, window_s)
-            plan = CellPlan(
-                id=sizes.id,
-                endpoint=self.endpoint,
-                mix=sizes.mix,
-                scale=workload.scale if workload else None,
-                run=run,
-                arrival=sizes.arrival,
-                connections=sizes.connections,
-                workers=sizes.workers,
-                warmup_s=sizes.warmup_s,
-                window_s=window_s,
-                seed=stream_seed(self.seed, sizes.id, number),
-                access=sizes.access,
-                retry=replace(RETRY, attempts=sizes.attempts),
-                pipeline=sizes.pipeline,
-            )
-            before = self.injections()
-            try:
-                with self.progress(sizes.id) as show:
-                    measurement = run_cell(plan, progress=show)
-            except CellInterrupted as interruption:
-                if interruption.measurement is not None:
-                    interruption.measurement.simulated = self.injections() != before
-                raise
-            measurement.simulated = self.injections() != before
-            if workload is None:
-                return measurement, None
-            tally = Tally(
-                committed=measurement.committed,
-                ambiguous=measurement.ambiguous,
-                complete=measurement.interrupted is None,
-            )
-            return measurement, workload.check_cell(self.connect, run, tally)
-
-    def _begin(self, sizes: _CellSizes, window_s: float) -> CellRun:
-        slots = sizes.connections
-        if sizes.mix.workload is None:
-            import secrets
-
-            # Nothing in the database hands out numbers here: 24 random bits.
-            number = 1 + secrets.randbelow((1 << 24) - 1)
-            return CellRun(number=number, operation_prefix=f"{number:x}-", slots=slots)
-        most = min(slots * _MOST_PER_CONNECTION, _MOST_PER_CELL)
-        if sizes.arrival.rate is not None:
-            # A connection takes what is due when it is free, so some take more than their part.
-            most = min(most, int(_UNEVEN * sizes.arrival.rate) + slots)
-        hint = int(most * (sizes.warmup_s + window_s))
-        return sizes.mix.workload.begin_cell(
-            self.connect, cell=sizes.id, slots=slots, requests_hint=hint, shares=sizes.mix.weights
-        )
-
     def _next_id(self) -> str:
         self._made += 1
         suffix = "" if self._made == 1 else f"#{self._made}"
         return f"{self.test}{suffix}"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class _CellSizes:
-    id: str
-    arrival: Arrival
-    mix: Mix
-    connections: int
-    workers: int
-    warmup_s: float
-    window_s: float
-    access: Access
-    attempts: int
-    pipeline: bool
 
 
 def connections_for(rate: float, slo: Slo) -> int:
