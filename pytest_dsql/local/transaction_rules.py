@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 _SECOND_DDL: Final = Fail(Refusal("0A000", "multiple ddl statements not supported in a transaction"))
 _DDL_AND_DML: Final = Fail(Refusal("0A000", "ddl and dml are not supported in the same transaction"))
 
-#: AWS user guide, "Systems tables and commands": no ANALYZE in a transaction block. The text is PostgreSQL's for VACUUM.
+# AWS user guide, "Systems tables and commands". The text is PostgreSQL's for VACUUM.
 _ANALYZE_IN_BLOCK: Final = Fail(Refusal("25001", "ANALYZE cannot run inside a transaction block"))
-_ANALYZE: Final = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*ANALY[SZ]E\b", re.IGNORECASE | re.DOTALL)
+_ANALYZE: Final = re.compile(r"(?>(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*)ANALY[SZ]E\b", re.IGNORECASE | re.DOTALL)
 
 #: Statements that PostgreSQL hears of at any age: what they end, or begin, is over or new.
 _AGELESS: Final[frozenset[Kind]] = frozenset({"begin", "rollback"})
