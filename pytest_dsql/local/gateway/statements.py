@@ -48,7 +48,7 @@ class Decision:
 
 
 #: A statement of kind `dml` that begins so is COPY FROM.
-_COPY: Final = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*COPY\b", re.IGNORECASE | re.DOTALL)
+_COPY: Final = re.compile(r"(?>(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*)COPY\b", re.IGNORECASE | re.DOTALL)
 
 #: A fault of the engine must not end the session.
 _FAULT: Final = Refusal("XX000", "the engine could not judge this statement")
