@@ -79,7 +79,7 @@ def test_the_memory_is_bounded_and_keeps_what_is_used(monkeypatch: pytest.Monkey
 
 
 def test_what_stands_before_a_statement_is_passed_over_in_no_time() -> None:
-    def dml(sql: str, rules: date) -> Judgement:  # noqa: ARG001
+    def dml(sql: str, rules: date) -> Judgement:
         return Judgement((Part(sql, kind="dml"),), True)
 
     before = b" \n" * 200 + b"/**/" * 200 + b"-- COPY\n"
