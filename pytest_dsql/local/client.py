@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from pytest_dsql.errors import EngineError
 from pytest_dsql.local.cleanup import remove_engine_directory, remove_if_dead, sweep
@@ -25,6 +25,9 @@ from pytest_dsql.local.options import EngineOptions
 from pytest_dsql.local.persistent import DataDirectory
 from pytest_dsql.local.principals import from_json
 from pytest_dsql.local.spawn import START_TIMEOUT_S, first_answer, read_line, spawn_engine
+
+if TYPE_CHECKING:
+    from pytest_dsql.local.dpu.meter import DpuTotals
 
 _ANSWER_TIMEOUT_S: Final = 60.0
 _END_TIMEOUT_S: Final = 30.0
@@ -186,6 +189,16 @@ class Engine:
         `controls` has the methods for people.
         """
         return self._ask(command, cluster=cluster.id, **arguments)
+
+    def dpu(self, cluster: LocalCluster | None = None) -> DpuTotals:
+        """What a cluster, by default the first, has used since the start or the last `reset_dpu`, in DPU."""
+        from pytest_dsql.local.dpu.meter import DpuTotals
+
+        return DpuTotals(**self.ask_cluster("dpu", cluster or self.cluster)["dpu"])
+
+    def reset_dpu(self, cluster: LocalCluster | None = None) -> None:
+        """Have a cluster's DPU counted from now on."""
+        self.ask_cluster("reset_dpu", cluster or self.cluster)
 
     def status(self) -> dict[str, Any]:
         """What the engine is doing: `holders`, `clusters`, `sessions`, `uptime_s`."""

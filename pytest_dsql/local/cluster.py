@@ -16,6 +16,7 @@ from pytest_dsql.local.limits import DEFAULT, Limits
 from pytest_dsql.local.quotas import Quotas
 
 if TYPE_CHECKING:
+    from pytest_dsql.local.dpu.meter import Meter
     from pytest_dsql.local.faults.injector import Faults
     from pytest_dsql.local.latency.control import Latency
     from pytest_dsql.local.roles import Trust
@@ -81,6 +82,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         # Clients of the engine import this module for its constants; what follows is the engine's alone.
+        from pytest_dsql.local.dpu.meter import Meter
         from pytest_dsql.local.faults.injector import Faults
         from pytest_dsql.local.latency.control import Latency
         from pytest_dsql.local.roles import Trust
@@ -91,6 +93,7 @@ class Cluster:
         self.trust: Trust = Trust(self.socket_path)
         self.latency: Latency = Latency(trouble.seed, trouble.latency)
         self.faults: Faults = Faults(self.clock, trouble.seed, trouble.faults)
+        self.dpu: Meter = Meter(self.socket_path, multi_region=bool(self.peers))
         #: One in each Region, the first one first.
         self.endpoints = (
             RegionalEndpoint(self.id, self.region),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from pytest_dsql.local.faults.injector import fault_hook
 from pytest_dsql.local.gateway.hooks import HookFactory
 from pytest_dsql.local.transaction_rules import transaction_rules
 
-FACTORIES: Final[tuple[HookFactory, ...]] = (transaction_rules,)
+FACTORIES: Final[tuple[HookFactory, ...]] = (transaction_rules, fault_hook)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from pytest_dsql.errors import EngineError
 from pytest_dsql.local.client import Engine, LocalCluster, LocalEndpoint
 from pytest_dsql.local.limits import Limits
 from pytest_dsql.local.trouble_controls import FaultControl, LatencyControl
+
+if TYPE_CHECKING:
+    from pytest_dsql.local.dpu.meter import DpuTotals
 
 
 @final
@@ -41,6 +44,10 @@ class LocalControls:
     def port(self) -> int:
         """Where the engine listens."""
         return self.engine.port
+
+    def dpu(self) -> DpuTotals:
+        """What the cluster has used so far, in DPU: see `DpuTotals` for how it is known."""
+        return self.engine.dpu(self.cluster)
 
     def injections(self) -> int:
         """How many answers were held back and how many faults injected since the engine started; never falls."""

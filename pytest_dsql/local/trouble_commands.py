@@ -1,7 +1,8 @@
-"""What a process can ask about a cluster's latency and faults: functions from the request to the answer."""
+"""What a process can ask about a cluster's latency, faults and cost: functions from the request to the answer."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -50,6 +51,15 @@ async def _injected(cluster: Cluster, _request: Message) -> Message:
     return {"latency": cluster.latency.injected, "faults": cluster.faults.injected, "active": cluster.latency.active}
 
 
+async def _dpu(cluster: Cluster, _request: Message) -> Message:
+    return {"dpu": (await asyncio.to_thread(cluster.dpu.totals)).to_json()}
+
+
+async def _reset_dpu(cluster: Cluster, _request: Message) -> Message:
+    await asyncio.to_thread(cluster.dpu.reset)
+    return {}
+
+
 async def reset_trouble(cluster: Cluster) -> None:
     """Go back to the latency and the faults that the engine was started with, and to the start of their streams."""
     cluster.latency.reset()
@@ -64,4 +74,6 @@ TROUBLE_COMMANDS: Final[Mapping[str, Callable[[Cluster, Message], Awaitable[Mess
     "remove_fault": _remove_fault,
     "clear_faults": _clear_faults,
     "injected": _injected,
+    "dpu": _dpu,
+    "reset_dpu": _reset_dpu,
 }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -80,3 +83,38 @@ def test_a_further_cluster_has_the_same_regions(engine: Engine) -> None:
 def test_regions_that_cannot_be_meant_are_refused(value: str, error: str) -> None:
     with pytest.raises(UsageError, match=error):
         EngineOptions().with_settings({"regions": value})
+
+
+def test_conflicts_between_regions_are_decided_as_one(engine: Engine, places: list[LocalCluster]) -> None:
+    def lose(connection: psycopg.Connection[Any]) -> None:
+        connection.execute("UPDATE counted SET n = n + 1")
+        connection.execute("COMMIT")
+
+    with connect(engine, places[0]) as first:
+        first.execute("CREATE TABLE counted (id int PRIMARY KEY, n int)")
+        first.execute("INSERT INTO counted VALUES (1, 0)")
+    with connect(engine, places[0]) as first, connect(engine, places[1]) as second:
+        second.execute("BEGIN")
+        second.execute("SELECT * FROM counted")
+        first.execute("UPDATE counted SET n = n + 1")
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            lose(second)
+        assert first.execute("SELECT n FROM counted").fetchone() == (1,)
+
+
+def test_each_region_has_a_latency_of_its_own(engine: Engine, places: list[LocalCluster], tmp_path: Path) -> None:
+    file = tmp_path / "far.toml"
+    file.write_text("[[region]]\n[[region]]\nrtt = 150\n[region.statement]\nother = 50\n")
+    controls = LocalControls(engine, engine.cluster)
+    controls.latency.use(str(file))
+    try:
+        with connect(engine, places[0]) as near, connect(engine, places[1]) as far:
+            times = []
+            for connection in (near, far):
+                began = time.monotonic()
+                connection.execute("SHOW timezone")
+                times.append(time.monotonic() - began)
+    finally:
+        controls.reset()
+    assert times[1] > 0.197
+    assert times[0] < times[1]

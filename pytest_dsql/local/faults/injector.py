@@ -18,6 +18,7 @@ from pytest_dsql.local.gateway.hooks import Action, Disconnect, Fail, FailAfter,
 from pytest_dsql.local.streams import stream
 
 if TYPE_CHECKING:
+    from pytest_dsql.local.cluster import Cluster
     from pytest_dsql.local.gateway.hooks import TransactionState
 
 #: AWS user guide, "Concurrency control in Aurora DSQL" and "Troubleshooting issues in Aurora DSQL"; the texts as seen
@@ -92,12 +93,8 @@ class Faults:
         self._counts: dict[str, int] = {}  #: of rules that were removed since the last reset
         self._stalled_until = -math.inf  #: of time.monotonic
         self._watches_tables = False
+        self.quiet = True  #: nothing can go wrong now
         self.reset()
-
-    @property
-    def active(self) -> bool:
-        """Whether anything can go wrong now."""
-        return bool(self._rules) or time.monotonic() < self._stalled_until
 
     @property
     def injected(self) -> int:
@@ -137,6 +134,7 @@ class Faults:
         for rule in tuple(self._rules):
             self.remove(rule.label)
         self._stalled_until = -math.inf
+        self._note_rules()
 
     def reset(self) -> None:
         """Go back to the start: its rules, all counts zero, all random streams anew."""
@@ -146,6 +144,7 @@ class Faults:
             self.add(fault)
 
     def _note_rules(self) -> None:
+        self.quiet = not self._rules and self._stalled_until < time.monotonic()
         self._watches_tables = any(rule.fault.table and "commit" in rule.places for rule in self._rules)
 
     def at_connect(self) -> ConnectFault | None:
@@ -168,6 +167,7 @@ class Faults:
         if stalled_s > 0:
             return Stall(stalled_s)
         if not self._rules:
+            self._note_rules()
             return None
         tables: tuple[str, ...] = statement.reads + statement.writes
         if self._watches_tables and tables:
@@ -248,22 +248,23 @@ class FaultHook:
     __slots__ = ("_faults",)
 
     wants_completions: Final = False
-    delays: Final = False
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
 
     def before(self, statement: Statement, transaction: TransactionState) -> Action | None:
         """Say what becomes of a statement."""
-        return self._faults.at_statement(statement, transaction)
+        faults = self._faults
+        return None if faults.quiet else faults.at_statement(statement, transaction)
 
     def completed(self, statement: Statement, transaction: TransactionState, rows: int) -> Refusal | None:  # noqa: ARG002
         """Nothing: faults are decided about before."""
         return None
 
-    def delay_s(self, statement: Statement, transaction: TransactionState) -> float:  # noqa: ARG002
-        """Nothing: stalls come before."""
-        return 0.0
-
     def ended(self, transaction: TransactionState, *, committed: bool) -> None:
         """Nothing to remember."""
+
+
+def fault_hook(cluster: Cluster, _user: str) -> FaultHook:
+    """What a new session of a cluster asks about faults."""
+    return FaultHook(cluster.faults)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final, final
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import disguise, frames
 from pytest_dsql.local.gateway.backend import BackendLost
+from pytest_dsql.local.gateway.estimates import with_estimate
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
 from pytest_dsql.local.gateway.group import FAILED, IDLE, Group
-from pytest_dsql.local.gateway.hooks import Action, Disconnect, Fail, FailAfter, Stall
+from pytest_dsql.local.gateway.hooks import Action, Disconnect, Fail, FailAfter, Silence, Stall
 from pytest_dsql.local.gateway.run import Run, own_statement
 from pytest_dsql.local.gateway.statements import Plan
 
@@ -178,13 +179,15 @@ class Driver:
         action = run.action if first else None
         if action is None:
             action = session.transactions.before(plan.statement)
-        if session.transactions.delays:
-            session.hold(session.transactions.delay_s(plan.statement))
+            session.hold(plan.statement)
         if isinstance(action, Stall):
             await asyncio.sleep(action.seconds)
             return None
         if action == Disconnect():
             session.abort()
+            raise _Ended
+        if action == Silence():
+            session.fall_silent()
             raise _Ended
         return action
 
@@ -192,6 +195,12 @@ class Driver:
         backend = self._session.backend
         if plan.copies_in:
             return await self._copy(run, plan)
+        if plan.explained is not None:
+            reply = await backend.ask(run.messages(plan))
+            reply.collected = await with_estimate(
+                self._session.cluster, plan.statement.sql, plan.explained, reply.collected
+            )
+            return reply
         return await backend.ask(run.messages(plan), relays_rows=True)
 
     async def _copy(self, run: Run, plan: Plan) -> Group:
@@ -228,8 +237,7 @@ class Driver:
         if action is not None and reply.error is None:
             if isinstance(action, FailAfter):
                 return False, disguise.error(action.refusal)
-            session.abort()
-            raise _Ended
+            raise self._ended(action)
         return reply.error is None, self._answer(reply, plan)
 
     async def _afterwards(self, action: Action) -> tuple[bool, bytes]:
@@ -241,8 +249,15 @@ class Driver:
             answer = await self._abort(action.refusal) if session.status != IDLE else disguise.error(action.refusal)
             session.settle(committed=session.status == IDLE)
             return False, answer
-        session.abort()
-        raise _Ended
+        raise self._ended(action)
+
+    def _ended(self, action: Action) -> _Ended:
+        """End the session after a statement that took effect, with or without the client noticing."""
+        if isinstance(action, Silence):
+            self._session.fall_silent()
+        else:
+            self._session.abort()
+        return _Ended()
 
     async def _fail(self, refusal: Refusal, kind: str) -> bytes:
         if kind == "commit":

@@ -152,6 +152,7 @@ class Frontend(asyncio.Protocol):
                 position = after + HEADER_SIZE
                 break
             elif kind == SYNC:
+                session.hold(None)
                 group = Group()
                 position = after
                 break
@@ -228,16 +229,17 @@ class Frontend(asyncio.Protocol):
         """Ask whether a statement may go; give what goes in its place, None where it goes as it is."""
         session = self._session
         if plan.refused or session.status == FAILED:
+            session.hold(None)
             return None
         transactions = session.transactions
         statement = plan.statement
         kind = statement.kind
-        if plan.copies_in or (transactions.wants_completions and session.status == IDLE and kind in ("dml", "ddl")):
+        sure = transactions.wants_completions and session.status == IDLE and kind in ("dml", "ddl")
+        if plan.copies_in or plan.explained is not None or sure:
             return _DRIVEN
         action = transactions.before(statement)
+        session.hold(statement)
         if action is None:
-            if transactions.delays:
-                session.hold(transactions.delay_s(statement))
             return None
         if isinstance(action, Fail):
             if kind == "commit":

@@ -40,6 +40,8 @@ class TransactionState:
     dml: int = 0  #: statements that can write rows
     rows: int = 0  #: modified so far, as PostgreSQL counted them
     read_only: bool = False
+    #: The statements that have succeeded, each with its command tag.
+    answers: list[tuple[Statement, bytes]] = field(default_factory=list)
     notes: dict[str, object] = field(default_factory=dict)  #: what a hook wants to remember until the end
 
 
@@ -99,19 +101,12 @@ class Hook(Protocol):
         BEGIN, COMMIT and ROLLBACK. `transaction.rows` has these rows already.
         """
 
-    def delay_s(self, statement: Statement, transaction: TransactionState) -> float:
-        """Say how long the answer is held back, from when the statement is sent, in seconds. Only where `delays`."""
-
     def ended(self, transaction: TransactionState, *, committed: bool) -> None:
         """Hear that the transaction has ended."""
 
     @property
     def wants_completions(self) -> bool:
         """Whether `completed` has to be called."""
-
-    @property
-    def delays(self) -> bool:
-        """Whether `delay_s` has to be called."""
 
 
 #: Makes the hooks of a new session of a cluster; `user` is the role that logged in.

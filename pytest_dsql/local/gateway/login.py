@@ -24,7 +24,7 @@ from pytest_dsql.local.gateway.session import Session
 from pytest_dsql.local.gateway.startup import Startup, StartupRefused
 from pytest_dsql.local.gateway.statements import Statements
 from pytest_dsql.local.gateway.tls import ServerName, ServerNames
-from pytest_dsql.local.latency.control import ConnectDelays
+from pytest_dsql.local.latency.control import ConnectDelays, Pace
 from pytest_dsql.local.quotas import NotTaken, Quotas
 from pytest_dsql.local.roles import DENIED, no_access, no_action
 
@@ -106,6 +106,7 @@ class Login(asyncio.Protocol):
         self._reception = reception
         self._delays = delays
         self._authenticated = False  #: the client has been told that it is
+        self._region = 0  #: of the cluster's
         self._asked_at = 0.0  #: when the startup packet came
         self._direct = direct
         self._buffer = bytearray()
@@ -175,7 +176,7 @@ class Login(asyncio.Protocol):
         password = bytes(self._buffer[frames.HEADER_SIZE : length])
         del self._buffer[: 1 + length]
         try:
-            cluster, _region, principal = self._reception.verify(self._name, wanted.user, password)
+            cluster, self._region, principal = self._reception.verify(self._name, wanted.user, password)
         except token.TokenRefused as refused:
             raise _Refused(_denied(refused.hint)) from None
         refusal = no_action(principal, wanted.user, cluster.arn)
@@ -249,8 +250,9 @@ class Login(asyncio.Protocol):
             return
         self._deadline.cancel()
         self._reception.logins.discard(self)
+        pace = Pace(cluster.latency, self._region)
         hooks = [hook for factory in FACTORIES if (hook := factory(cluster, wanted.user)) is not None]
-        session = Session(cluster, self._reception.statements, opened.key, self._reception.ended, hooks)
+        session = Session(cluster, self._reception.statements, opened.key, self._reception.ended, hooks, pace)
         self._counted = None
         self._reception.begun(session)
         session.join(self._transport, opened.transport)

@@ -23,10 +23,11 @@ from pytest_dsql.local.gateway.cancel import cancel
 from pytest_dsql.local.gateway.driver import Driver
 from pytest_dsql.local.gateway.frontend import Frontend
 from pytest_dsql.local.gateway.group import FAILED, IDLE, Group
-from pytest_dsql.local.gateway.hooks import Hook
+from pytest_dsql.local.gateway.hooks import Hook, Statement
 from pytest_dsql.local.gateway.outgoing import Outgoing
 from pytest_dsql.local.gateway.statements import Statements
 from pytest_dsql.local.gateway.transaction import Transactions
+from pytest_dsql.local.latency.control import Pace
 
 #: Bytes that may wait for a slow client before its backend is paused.
 _CLIENT_BACKLOG: Final = 256 * 1024
@@ -50,6 +51,7 @@ class Session:
         "leaving",
         "outgoing",
         "over",
+        "pace",
         "send",
         "statements",
         "status",
@@ -63,6 +65,7 @@ class Session:
         key: bytes,
         ended: Callable[[Session], object] | None = None,
         hooks: Sequence[Hook] = (),
+        pace: Pace | None = None,
     ) -> None:
         self.cluster = cluster
         self.statements = statements
@@ -72,6 +75,7 @@ class Session:
         self.status = IDLE  #: as in the last ReadyForQuery
         self.leaving = False  #: the client has said goodbye
         self.over = False  #: both sides are being closed
+        self.pace = pace  #: how long answers are held back
         #: Called when a statement was answered and no transaction is open.
         self.at_rest: Callable[[], object] | None = None
         self.transactions = Transactions(cluster, hooks)
@@ -86,7 +90,7 @@ class Session:
         client.set_write_buffer_limits(_CLIENT_BACKLOG)
         self.frontend.transport = client
         self.backend.transport = backend
-        self.outgoing = Outgoing(client)
+        self.outgoing = Outgoing(client, self._crowded)
         self.send = self.outgoing.send
         client.set_protocol(self.frontend)
         backend.set_protocol(self.backend)
@@ -143,9 +147,28 @@ class Session:
         elif self.status != FAILED and self.transactions.current is not None:
             self.transactions.current.explicit = True
 
-    def hold(self, seconds: float) -> None:
-        """Hold the answer to the statement that is about to be sent back for so long."""
-        self.outgoing.hold(seconds)
+    def hold(self, statement: Statement | None) -> None:
+        """Hold the answer to what is about to be sent back for as long as the latency profile says."""
+        pace = self.pace
+        if pace is not None and pace.active:
+            current = self.transactions.current
+            due = pace.due(statement, current) if statement is not None else pace.due_without_statement()
+            self.outgoing.hold_until(due)
+
+    def _crowded(self, crowded: bool) -> None:
+        if crowded:
+            self.backend.pause()
+        else:
+            self.backend.resume()
+
+    def fall_silent(self) -> None:
+        """End the session without letting the client know: its connection stays open, and nothing comes any more."""
+        self._stop_statement()
+        self.over = True
+        self.outgoing.drop()
+        self.driver.stop()
+        self.backend.leave()
+        self._end_transaction()
 
     def shut(self) -> None:
         """End the session from this side, telling the client."""

@@ -11,6 +11,7 @@ from datetime import date
 from typing import Final, final
 
 from pytest_dsql.local.dialect.judgement import Judgement, Refusal
+from pytest_dsql.local.dpu.explain import PlanFormat, wanted_format
 from pytest_dsql.local.gateway.disguise import failing_statement
 from pytest_dsql.local.gateway.hooks import Statement
 
@@ -35,6 +36,7 @@ class Plan:
     tag: bytes | None = None  #: the command tag to answer in place of PostgreSQL's
     refused: bool = False  #: what is sent fails with the dialect's refusal
     copies_in: bool = False  #: COPY ... FROM STDIN
+    explained: PlanFormat | None = None  #: EXPLAIN ANALYZE VERBOSE: in which form the DPU estimate is added to the plan
     offset: int = 0  #: of its text in the query string, in characters, for the positions in errors
 
 
@@ -48,7 +50,7 @@ class Decision:
 
 
 #: A statement of kind `dml` that begins so is COPY FROM.
-_COPY: Final = re.compile(r"(?>(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*)COPY\b", re.IGNORECASE | re.DOTALL)
+_COPY: Final = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*COPY\b", re.IGNORECASE | re.DOTALL)
 
 #: A fault of the engine must not end the session.
 _FAULT: Final = Refusal("XX000", "the engine could not judge this statement")
@@ -107,7 +109,8 @@ class Statements:
             tag = None if part.tag is None else part.tag.encode()
             statement = Statement(part.kind, part.sql, part.reads, part.writes)
             copies_in = part.kind == "dml" and bool(_COPY.match(part.sql))
-            plans.append(Plan(statement, sent, sent != text, tag, refused, copies_in, offset))
+            explained = None if refused else wanted_format(part.sql)
+            plans.append(Plan(statement, sent, sent != text, tag, refused, copies_in, explained, offset))
             if refused:
                 # It fails where it stands, so nothing after it would run.
                 break

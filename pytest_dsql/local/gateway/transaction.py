@@ -36,17 +36,7 @@ def rows_written(tag: bytes) -> int:
 class Transactions:
     """The transactions of one session, one after the other."""
 
-    __slots__ = (
-        "_cluster",
-        "_delaying",
-        "_hooks",
-        "_listening",
-        "_read_only",
-        "_seen",
-        "current",
-        "delays",
-        "wants_completions",
-    )
+    __slots__ = ("_cluster", "_hooks", "_listening", "_read_only", "_seen", "current", "wants_completions")
 
     def __init__(self, cluster: Cluster, hooks: Sequence[Hook]) -> None:
         self.current: TransactionState | None = None
@@ -54,8 +44,6 @@ class Transactions:
         self._cluster = cluster
         self._hooks = tuple(hooks)
         self._listening = tuple(hook for hook in hooks if hook.wants_completions)
-        self._delaying = tuple(hook for hook in hooks if hook.delays)
-        self.delays = bool(self._delaying)
         self._seen = cluster.catalog_version
         self._read_only = False
 
@@ -99,11 +87,6 @@ class Transactions:
             elif kind == "ddl":
                 current.ddl += 1
 
-    def delay_s(self, statement: Statement) -> float:
-        """How long the answer to a statement is held back."""
-        current = self.current
-        return sum(hook.delay_s(statement, current) for hook in self._delaying) if current is not None else 0.0
-
     def completed(self, statement: Statement, tag: bytes) -> Refusal | None:
         """Hear that a statement has succeeded; give the refusal that takes the place of its answer."""
         current = self.current
@@ -112,6 +95,8 @@ class Transactions:
             return None
         if kind == "set" and _SESSION.search(statement.sql) and (found := _ACCESS.findall(statement.sql)):
             self._read_only = found[-1].upper() == "ONLY"
+        if kind == "select" or kind == "dml":
+            current.answers.append((statement, tag))
         rows = rows_written(tag) if kind == "dml" else 0
         current.rows += rows
         for hook in self._listening:
@@ -132,5 +117,7 @@ class Transactions:
             if up_to_date:
                 # Its own change is no surprise to a session.
                 self._seen = self._cluster.catalog_version
+        if current.answers:
+            self._cluster.dpu.count(current.answers, committed=committed)
         for hook in self._hooks:
             hook.ended(current, committed=committed)

@@ -1,43 +1,39 @@
-"""The latency of one cluster: which profile holds, and the hook that tells how long answers are held back."""
+"""The latency of one cluster: which profile holds, and for each session when its answers are due."""
 
 from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from pytest_dsql.local.forms import form_of
 from pytest_dsql.local.latency.profile import OFF, Clients, Connecting, Profile
 from pytest_dsql.local.streams import stream
 
 if TYPE_CHECKING:
-    from pytest_dsql.local.dialect.judgement import Refusal
-    from pytest_dsql.local.gateway.hooks import Action, Statement, TransactionState
+    from pytest_dsql.local.gateway.hooks import Statement, TransactionState
 
 
 @final
 class Latency:
     """Which profile a cluster has. `base` is the one from the start, and the one that `reset` comes back to."""
 
+    __slots__ = ("_base", "_made", "_seed", "active", "injected", "profile")
+
     def __init__(self, seed: int = 1, base: Profile = OFF) -> None:
         self._seed = seed
         self._base = base
-        self._made = 0  #: random streams since the last reset
-        self.injected = 0  #: answers and phases that were held back since the engine started; never falls
-        self.profile = base
-
-    @property
-    def active(self) -> bool:
-        """Whether anything is held back."""
-        return self.profile is not OFF
+        self.injected = 0  #: answers and logins that were held back since the engine started; never falls
+        self.reset()
 
     def use(self, profile: Profile) -> None:
         """Let a profile hold, for sessions that are open too."""
         self.profile = profile
+        self.active = profile is not OFF  #: whether anything is held back
 
     def reset(self) -> None:
-        """Go back to the start: its profile, all random streams anew."""
-        self.profile = self._base
+        """Go back to the start: its profile, and the streams of new connections anew."""
+        self.use(self._base)
         self._made = 0
 
     def clients(self, region: int) -> Clients:
@@ -67,71 +63,53 @@ class ConnectDelays:
 
 
 @final
-class LatencyHook:
-    """Tells how long the answers of one session are held back.
+class Pace:
+    """Tells when the answers of one session are due.
 
     The server's time counts from a statement's arrival, or from when the server was done with the one before; what
-    PostgreSQL took itself is part of it. So a profile says what a client sees, not what is added, as long as this
-    machine is faster.
+    PostgreSQL takes itself is part of it. So a profile says what a client sees, not what is added, as long as this
+    machine is faster. The way to the client comes behind it, so that statements sent without waiting pay it once.
     """
 
-    __slots__ = ("_arrived", "_free_at", "_latency", "_region", "_rng")
-
-    wants_completions: Final = False
+    __slots__ = ("_free_at", "_latency", "_region", "_rng")
 
     def __init__(self, latency: Latency, region: int) -> None:
         self._latency = latency
         self._region = region
         self._rng: random.Random | None = None  # 2.5 KB: made when there is something to draw
-        self._arrived = 0.0
         self._free_at = 0.0
 
     @property
-    def delays(self) -> bool:
+    def active(self) -> bool:
         """Whether there is a profile."""
         return self._latency.active
 
-    def rtt_s(self) -> float:
-        """Draw how long an answer travels."""
-        if not self._latency.active:
-            return 0.0
-        return self._latency.clients(self._region).rtt.sample_ms(self._stream()) / 1000
-
-    def _stream(self) -> random.Random:
-        if self._rng is None:
-            self._rng = self._latency.stream()
-        return self._rng
-
-    def before(self, statement: Statement, transaction: TransactionState) -> Action | None:  # noqa: ARG002
-        """Note when the statement came."""
-        self._arrived = time.monotonic()
-        return None
-
-    def completed(self, statement: Statement, transaction: TransactionState, rows: int) -> Refusal | None:  # noqa: ARG002
-        """Nothing to object to."""
-        return None
-
-    def delay_s(self, statement: Statement, transaction: TransactionState) -> float:
-        """How long the answer to a statement that PostgreSQL has just completed is held back still."""
+    def due(self, statement: Statement, transaction: TransactionState | None) -> float:
+        """When the answer to a statement that has come now is due, on time.monotonic."""
         latency = self._latency
         clients = latency.clients(self._region)
         rng = self._stream()
         form = form_of(statement.sql, statement.kind)
-        if form == "commit" and transaction.dml:
+        if form == "commit" and transaction is not None and transaction.dml:
             taken_ms = clients.commit.writing.sample_ms(rng)
         elif form in ("commit", "rollback"):
             taken_ms = clients.commit.reading.sample_ms(rng)
         else:
             taken_ms = getattr(clients.statement, form).sample_ms(rng)
-            if statement.kind == "dml" and not transaction.explicit:
+            if statement.kind == "dml" and transaction is not None and not transaction.explicit:
                 taken_ms += clients.commit.writing.sample_ms(rng)
-        now = time.monotonic()
-        end = max(self._arrived, self._free_at) + taken_ms / 1000
-        self._free_at = max(end, now)
-        if end <= now:
-            return 0.0
-        latency.injected += 1
-        return end - now
+        return self._due(taken_ms, clients, rng)
 
-    def ended(self, transaction: TransactionState, *, committed: bool) -> None:
-        """Nothing to remember."""
+    def due_without_statement(self) -> float:
+        """When the answer to something else is due: a Parse, a Sync alone, a statement that is refused at once."""
+        return self._due(0.0, self._latency.clients(self._region), self._stream())
+
+    def _due(self, taken_ms: float, clients: Clients, rng: random.Random) -> float:
+        self._latency.injected += 1
+        self._free_at = max(self._free_at, time.monotonic()) + taken_ms / 1000
+        return self._free_at + clients.rtt.sample_ms(rng) / 1000
+
+    def _stream(self) -> random.Random:
+        if self._rng is None:
+            self._rng = self._latency.stream()
+        return self._rng

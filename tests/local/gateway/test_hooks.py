@@ -24,13 +24,11 @@ class Telling:
     """Does what a test asks for, and remembers what it was told."""
 
     wants_completions = True
-    delays = True
 
     def __init__(self) -> None:
         self.told: list[Any] = []
         self.action: Callable[[Statement, TransactionState], Action | None] = lambda _s, _t: None
         self.verdict: Callable[[Statement, TransactionState], Refusal | None] = lambda _s, _t: None
-        self.delay = 0.0
 
     def before(self, statement: Statement, transaction: TransactionState) -> Action | None:
         self.told.append(statement.kind)
@@ -39,9 +37,6 @@ class Telling:
     def completed(self, statement: Statement, transaction: TransactionState, rows: int) -> Refusal | None:
         self.told.append((statement.kind, rows, transaction.rows))
         return self.verdict(statement, transaction)
-
-    def delay_s(self, statement: Statement, transaction: TransactionState) -> float:
-        return self.delay
 
     def ended(self, transaction: TransactionState, *, committed: bool) -> None:
         self.told.append(committed)
@@ -169,16 +164,11 @@ def test_disconnect_cuts_before_or_after(
     assert rows(table) == left
 
 
-def test_stalls_and_delays_take_their_time(run: Callable[[str], str], hook: Telling) -> None:
+def test_a_stall_takes_its_time(run: Callable[[str], str], hook: Telling) -> None:
     hook.action = lambda _s, _t: Stall(0.05)
     started = time.perf_counter()
     assert run("SELECT 1") == "SELECT 1 IDLE"
     assert time.perf_counter() - started >= 0.05
-    hook.action = lambda _s, _t: None
-    hook.delay = 0.1
-    started = time.perf_counter()
-    assert run("SELECT 1") == "SELECT 1 IDLE"
-    assert time.perf_counter() - started >= 0.1
 
 
 def test_every_statement_of_a_query_string_is_asked_about(hooked: RunningGateway, hook: Telling, table: object) -> None:
