@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 #: How long dropping may wait for a connection that still holds what is to be dropped, in seconds.
 _PATIENCE_S: Final = 10.0
+
+#: How often a statement is run before the catalog's changes are taken for a fault.
+_TRIES: Final = 10
 
 #: kind, identity, text for DROP - of what users make. Workloads' schemas are no test's: they stay for the whole run.
 _OBJECTS: Final = """
@@ -62,7 +65,17 @@ def _too_long() -> DsqlError:
 
 
 def _objects(connection: psycopg.Connection[Any]) -> list[tuple[str, int, str]]:
-    return connection.execute(_OBJECTS).fetchall()
+    return _run(connection, _OBJECTS.encode()).fetchall()
+
+
+def _run(connection: psycopg.Connection[Any], statement: bytes) -> psycopg.Cursor[Any]:
+    """Run a statement, again when the catalog has changed: what the test left may still be changing it (jobs)."""
+    import psycopg
+
+    for _ in range(_TRIES - 1):
+        with suppress(psycopg.errors.SerializationFailure):
+            return connection.execute(statement)
+    return connection.execute(statement)
 
 
 def _drop_all_but(connection: psycopg.Connection[Any], kept: set[int]) -> None:
@@ -72,4 +85,4 @@ def _drop_all_but(connection: psycopg.Connection[Any], kept: set[int]) -> None:
         for found, identity, name in sorted(_objects(connection), key=itemgetter(1), reverse=True):
             if found == kind and identity not in kept:
                 cascade = "" if kind == "DOMAIN" else " CASCADE"  # DSQL refuses DROP DOMAIN ... CASCADE
-                connection.execute(f"DROP {kind} IF EXISTS {name}{cascade}".encode())
+                _run(connection, f"DROP {kind} IF EXISTS {name}{cascade}".encode())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 import pytest
 
 from pytest_dsql.targets.target import Target
@@ -24,6 +26,19 @@ class Address:
     def libpq(self) -> dict[str, Any]:
         """What a client on top of libpq needs, besides user and database."""
         return {"hostaddr": "127.0.0.1", "port": self.port, "region": self.region}
+
+
+def finish_jobs(target: Target) -> None:
+    """Wait for the jobs that a schema's creation has begun: their end changes the catalog (OC001)."""
+    with target.connect() as connection:
+        while True:
+            with contextlib.suppress(psycopg.errors.SerializationFailure):
+                jobs = connection.execute("SELECT job_id FROM sys.jobs WHERE status IN ('submitted', 'processing')")
+                rows = jobs.fetchall()
+                if not rows:
+                    return
+                for (job,) in rows:
+                    connection.execute(f"CALL sys.wait_for_job('{job}')".encode())
 
 
 @pytest.fixture

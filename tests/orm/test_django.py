@@ -14,13 +14,14 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import IntegrityError, OperationalError, connection, connections, models, transaction
 
-from tests.orm.conftest import Address
+from pytest_dsql.targets.target import Target
+from tests.orm.conftest import Address, finish_jobs
 
 pytestmark = pytest.mark.usefixtures("shop")
 
 
 @pytest.fixture
-def shop(address: Address) -> Iterator[Any]:
+def shop(address: Address, dsql_target: Target) -> Iterator[Any]:
     """The application's models, migrated."""
     database = {
         "ENGINE": "aurora_dsql_django",
@@ -44,6 +45,8 @@ def shop(address: Address) -> Iterator[Any]:
         )
         django.setup()
     call_command("migrate", verbosity=0)
+    finish_jobs(dsql_target)
+    connections.close_all()  # each session would hear once that the catalog has changed
     from tests.orm.shop import models as shop
 
     yield shop

@@ -14,7 +14,8 @@ from aurora_dsql_sqlalchemy import create_dsql_engine
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, joinedload, mapped_column, relationship
 
-from tests.orm.conftest import Address
+from pytest_dsql.targets.target import Target
+from tests.orm.conftest import Address, finish_jobs
 
 
 class Base(DeclarativeBase):
@@ -44,12 +45,14 @@ class Book(Base):
 
 
 @pytest.fixture
-def engine(address: Address) -> Iterator[sa.Engine]:
+def engine(address: Address, dsql_target: Target) -> Iterator[sa.Engine]:
     engine = create_dsql_engine(
         address.host, "admin", sslrootcert=address.ca_file, connect_args=address.libpq, pool_size=4
     )
     # One DDL statement per transaction.
     Base.metadata.create_all(engine.execution_options(isolation_level="AUTOCOMMIT"))
+    finish_jobs(dsql_target)
+    engine.dispose()  # each session would hear once that the catalog has changed
     yield engine
     engine.dispose()
 
