@@ -12,9 +12,9 @@ import re
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.cluster import ADMIN, Principal
-from pytest_dsql.local.dialect.extensions import IamStatement, iam_statement
+from pytest_dsql.local.dialect.extensions import IamStatement
 from pytest_dsql.local.dialect.judgement import Kind, Refusal
-from pytest_dsql.local.dialect.rewriting import literal
+from pytest_dsql.local.dialect.rewriting import iam_statement, literal
 from pytest_dsql.local.gateway.hooks import Action, Fail, Statement, TransactionState
 from pytest_dsql.local.gateway.superuser import SuperuserConnection
 

@@ -106,6 +106,20 @@ def test_a_session_is_its_roles(granted: str, principal: str, covered: bool) -> 
     assert covers(granted, principal) is covered
 
 
+def test_a_revoked_role_is_refused_at_its_next_transaction(engine: Engine, admin: Connection) -> None:
+    principal = engine.add_principal(ROLE)
+    execute(admin, f"AWS IAM GRANT reader TO '{ROLE}'")
+    with log_in(engine, principal) as reader:
+        execute(reader, "SELECT 1")
+        execute(admin, f"AWS IAM REVOKE reader FROM '{ROLE}'")
+        with pytest.raises(psycopg.OperationalError, match="access denied") as raised:
+            execute(reader, "SELECT 1")
+        assert raised.value.sqlstate == "08006"
+        assert raised.value.diag.message_hint == f"User: {ROLE} is not authorized to access this resource"
+        execute(admin, f"AWS IAM GRANT reader TO '{ROLE}'")
+        assert execute(reader, "SELECT 1").fetchone() == (1,)
+
+
 def test_a_revocation_that_is_rolled_back_is_none(engine: Engine, admin: Connection) -> None:
     principal = engine.add_principal(ROLE)
     execute(admin, f"AWS IAM GRANT reader TO '{ROLE}'")

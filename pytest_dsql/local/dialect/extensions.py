@@ -29,17 +29,6 @@ class IamStatement:
     arn: str
 
 
-def iam_statement(sql: str) -> IamStatement | None:
-    """Read a statement's text; None for any other statement."""
-    if "iam" not in sql.lower():
-        return None
-    try:
-        tokens = [token for token in scan(sql.encode()) if token.text != b";"]
-    except (ParseError, UnicodeEncodeError):
-        return None
-    return read_iam(tokens) if [token.word for token in tokens[:2]] == ["AWS", "IAM"] else None
-
-
 def read_iam(tokens: Sequence[Token]) -> IamStatement | None:
     """Read the tokens of a statement that begins with AWS IAM; None when it is neither of the two."""
     words = [token.word for token in tokens]

@@ -5,11 +5,12 @@ The functions named here are in the SQL files of this directory.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from pytest_dsql.local.dialect.extensions import read_iam
+from pytest_dsql.local.dialect.extensions import IamStatement, read_iam
 from pytest_dsql.local.dialect.libpg_query import Token
 from pytest_dsql.local.dialect.tree import Body, Statement, bodies, columns, system_name
 
@@ -60,6 +61,19 @@ def aws_iam(tokens: Sequence[Token]) -> Rewritten | None:
     procedure, tag = ("map_iam_role", "GRANT") if found.grants else ("unmap_iam_role", "REVOKE")
     call = f"CALL pytest_dsql_engine.{procedure}({literal(found.role)}, {literal(found.arn)})"
     return Rewritten(call, f"AWS IAM {tag}")
+
+
+#: What `aws_iam` writes.
+_IAM_CALL: Final = re.compile(r"CALL pytest_dsql_engine\.(un)?map_iam_role\('((?:[^']|'')*)', '((?:[^']|'')*)'\);?")
+
+
+def iam_statement(sent: str) -> IamStatement | None:
+    """Read what `aws_iam` gave to send; None for anything else."""
+    found = _IAM_CALL.fullmatch(sent)
+    if found is None:
+        return None
+    revokes, role, arn = found.groups()
+    return IamStatement(revokes is None, role.replace("''", "'"), arn.replace("''", "'"))
 
 
 def literal(text: str) -> str:

@@ -214,7 +214,7 @@ class Login(asyncio.Protocol):
             except asyncio.CancelledError:
                 opened.transport.abort()
                 raise
-            self._start_session(cluster, wanted, opened)
+            self._start_session(cluster, wanted, principal, opened)
 
     async def _meets_no_fault(self, cluster: Cluster) -> bool:
         """Let happen to the connection what a fault of the cluster wants; tell whether it goes on."""
@@ -244,7 +244,7 @@ class Login(asyncio.Protocol):
         if self._delays is not None:
             await asyncio.sleep(max(began + self._delays.startup_s - time.monotonic(), 0))
 
-    def _start_session(self, cluster: Cluster, wanted: Startup, opened: Opened) -> None:
+    def _start_session(self, cluster: Cluster, wanted: Startup, principal: Principal, opened: Opened) -> None:
         if self._transport.is_closing():
             opened.transport.abort()
             return
@@ -252,6 +252,7 @@ class Login(asyncio.Protocol):
         self._reception.logins.discard(self)
         pace = Pace(cluster.latency, self._region)
         hooks = [hook for factory in FACTORIES if (hook := factory(cluster, wanted.user)) is not None]
+        hooks.insert(0, cluster.trust.hook(wanted.user, principal))
         session = Session(cluster, self._reception.statements, opened.key, self._reception.ended, hooks, pace)
         self._counted = None
         self._reception.begun(session)
