@@ -109,6 +109,12 @@ BEGIN
       ERRCODE = 'feature_not_supported',
       MESSAGE = pg_catalog.format('setting configuration parameter "%s" not supported', parameter);
   END IF;
+  -- As the rule `engine-search-path` has it.
+  IF parameter = 'search_path' AND pg_catalog.strpos(pg_catalog.lower($2), 'pytest_dsql_engine') > 0 THEN
+    RAISE EXCEPTION USING
+      ERRCODE = 'invalid_parameter_value',
+      MESSAGE = pg_catalog.format('invalid value for parameter "search_path": "%s"', $2);
+  END IF;
   IF parameter = 'disable_sync_create_index' THEN
     parameter := 'dsql.disable_sync_create_index';
   END IF;

@@ -9,6 +9,7 @@ from typing import Final, final
 
 from pytest_dsql.local.cluster import DATABASE
 from pytest_dsql.local.gateway import frames
+from pytest_dsql.local.gateway.disguise import INTERNAL_PREFIX
 
 #: PostgreSQL's own limit for a startup packet, in bytes (MAX_STARTUP_PACKET_LENGTH).
 MAX_PACKET: Final = 10_000
@@ -74,9 +75,11 @@ class Startup:
         if self.database != DATABASE:
             # PostgreSQL's own text; what DSQL says is not on record.
             raise StartupRefused("3D000", f'database "{self.database}" does not exist')
-        for name, _ in self.settings:
+        for name, value in self.settings:
             if name.lower() not in SETTABLE:
                 raise StartupRefused("0A000", f'setting configuration parameter "{name}" not supported')
+            if name.lower() == "search_path" and INTERNAL_PREFIX in value.lower():
+                raise StartupRefused("22023", f'invalid value for parameter "search_path": "{value}"')
 
     def packet(self) -> bytes:
         """The startup packet for PostgreSQL."""

@@ -362,6 +362,10 @@ ERRORS = {
         "0A000",
         'setting configuration parameter "statement_timeout" not supported',
     ),
+    "SELECT set_config('search_path', 'public, \"pytest_dsql_' || 'engine\"', false)": (
+        "22023",
+        'invalid value for parameter "search_path": "public, "pytest_dsql_engine""',
+    ),
     "CREATE TABLE big (v numeric(1001))": ("22023", "NUMERIC precision 1001 must be between 1 and 1000"),
 }
 

@@ -37,6 +37,13 @@ def test_options_are_read_as_settings(options: str, settings: tuple[tuple[str, s
     wanted.check()
 
 
+def test_the_engines_own_schemas_are_no_part_of_a_search_path() -> None:
+    with pytest.raises(StartupRefused, match="search_path"):
+        startup.read(
+            packet("user", "admin", "database", "postgres", "search_path", "public,PYTEST_dsql_engine")
+        ).check()
+
+
 @pytest.mark.parametrize(
     ("texts", "name"),
     [

@@ -57,5 +57,5 @@ def _search_path(at: Candidate) -> Fields | None:
     if _set_name(at.body) != "search_path":
         return None
     names = [string(argument) or "" for argument in at.body.get("args", ())]
-    hidden = [name for name in names if at.options["prefix"] in name]
+    hidden = [name for name in names if at.options["prefix"] in name.lower()]
     return {"schema": hidden[0]} if hidden else None
