@@ -51,6 +51,7 @@ _CATALOG: Final = (
     "dialect/catalog.sql",
     "dialect/jobs.sql",
     "dialect/roles.sql",
+    "dialect/sys.sql",
     "dialect/types.sql",
     "dialect/appearance.sql",
     "row_limits/rows.sql",

@@ -135,3 +135,54 @@ def test_a_primary_key_of_sqlalchemys_and_djangos_queries_has_its_columns(
         WHERE i.indrelid = 't'::regclass AND i.indisprimary ORDER BY 1
     """
     assert rows(connection, keys) == [("k",), ("w",)]
+
+
+def test_settings_are_dsqls_wherever_they_are_read(connection: psycopg.Connection[Any]) -> None:
+    values = {
+        "server_version": "16.15",
+        "server_version_num": "160015",
+        "default_toast_compression": "lz4",
+        "max_connections": "20",
+        "work_mem": "128MB",
+        "disable_sync_create_index": "on",
+        "dsql.enable_batched_nestloop": "on",
+    }
+    cursor = connection.execute("SHOW ALL")
+    assert cursor.statusmessage == "SHOW"
+    assert [column.name for column in cursor.description or ()] == ["name", "setting", "description"]
+    shown = {name: setting for name, setting, _ in cursor}
+    assert {name: shown.get(name) for name in values} == values
+    assert not [name for name in shown if "pytest" in name]
+    for name, value in values.items():
+        assert rows(connection, f"SHOW {name}") == [(value,)]
+        assert rows(connection, f"SELECT current_setting('{name}')") == [(value,)]
+    raw = dict(rows(connection, "SELECT name, setting FROM pg_settings"))
+    assert {name: raw[name] for name in values} == values | {"work_mem": "131072"}
+    connection.execute("SET disable_sync_create_index = off")
+    found = "SELECT setting FROM pg_settings WHERE name = 'disable_sync_create_index'"
+    assert rows(connection, found) == [("off",)]
+
+
+ANSWERS = {
+    "SELECT sys.cluster_size() > 0": True,
+    "SELECT sys.cluster_size_limit()": 10 * 2**40,
+    "SELECT sys.current_session_id() = sys.current_session_id()": True,
+    "SELECT sys.base_type_oid('information_schema.sql_identifier'::regtype)::regtype::text": "name",
+    "SELECT sys.base_type_oid('text'::regtype)::regtype::text": "text",
+    "SELECT count(*) FROM sys.supported_datatypes()": 20,
+    "SELECT sys.job_err_msg('aaaaaaaaaaaaaaaaaaaaaaaaaa')": None,
+    "SELECT sys.iam_session_user()": "arn:aws:iam::000000000000:role/pytest-dsql-local",
+}
+
+
+@pytest.mark.parametrize(("sql", "answer"), ANSWERS.items())
+def test_functions_of_sys_answer(connection: psycopg.Connection[Any], sql: str, answer: object) -> None:
+    assert rows(connection, sql) == [(answer,)]
+
+
+def test_sessions_and_transactions_have_ids_of_their_own(engine: Engine) -> None:
+    sql = "SELECT sys.current_session_id(), sys.current_transaction_id()"
+    with connect(engine) as one, connect(engine) as other:
+        (first,), (second,), (third,) = rows(one, sql), rows(one, sql), rows(other, sql)
+    assert first[0] == second[0] != third[0]
+    assert len({first[1], second[1], third[1]}) == 3

@@ -82,6 +82,25 @@ CREATE OR REPLACE VIEW pg_catalog.pg_shadow AS
   WHERE rolcanlogin
     AND (NOT rolsuper OR (SELECT rolsuper FROM pg_catalog.pg_authid WHERE rolname = CURRENT_USER));
 
+-- The values of DSQL's settings, as `current_setting` shows them, and the settings that PostgreSQL lacks.
+
+CREATE OR REPLACE VIEW pg_catalog.pg_settings AS
+  SELECT name, COALESCE(ours, setting) AS setting, unit, category, short_desc, extra_desc, context, vartype, source, min_val,
+    max_val, enumvals, boot_val, COALESCE(ours, reset_val) AS reset_val, sourcefile, sourceline, pending_restart
+  FROM pg_catalog.pg_show_all_settings(),
+    LATERAL (SELECT CASE
+      WHEN name IN ('server_version', 'server_version_num', 'default_toast_compression', 'max_connections')
+      THEN pg_catalog.current_setting(name)
+      WHEN name = 'work_mem' THEN '131072' END) AS on_dsql(ours)
+  WHERE name !~ '^pytest_dsql_engine'
+  UNION ALL
+  SELECT name, pg_catalog.current_setting(name), NULL, 'Customized Options', short_desc, NULL, 'user', 'bool', 'default', NULL,
+    NULL, NULL, 'on', 'on', NULL, NULL, false
+  FROM (VALUES
+    ('disable_sync_create_index', 'Refuses CREATE INDEX without ASYNC, also on empty tables.'),
+    ('dsql.enable_batched_nestloop', 'Enables the planner''s use of batched nested-loop join plans.')
+  ) AS added(name, short_desc);
+
 -- Statistics and sessions of the server: DSQL has none (AWS user guide, "Systems tables and commands"), and they would tell
 -- of the engine's own. pg_stat_ssl is the one that it has.
 DO $$

@@ -86,6 +86,8 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
     WHEN 'default_toast_compression' THEN 'lz4'
     WHEN 'max_connections' THEN '20'
     WHEN 'work_mem' THEN '128MB'
+    WHEN 'max_connections' THEN '20'
+    WHEN 'work_mem' THEN '128MB'
     WHEN 'disable_sync_create_index' THEN pg_catalog.show_config_by_name_missing_ok('dsql.disable_sync_create_index', $2)
     ELSE pg_catalog.show_config_by_name_missing_ok($1, $2)
   END

@@ -166,10 +166,16 @@ _SHOWN: Final = (
     *("server_version", "server_version_num", "default_toast_compression", "disable_sync_create_index"),
     *("max_connections", "work_mem"),
 )
+_SHOW_ALL: Final = (
+    "SELECT name, pg_catalog.current_setting(name, true) AS setting, short_desc AS description"
+    " FROM pg_catalog.pg_settings ORDER BY pg_catalog.lower(name)"
+)
 
 
 def _show(statement: Statement, _: Source) -> Rewritten | None:
     name = str(statement.body["name"]).lower()
+    if name == "all":
+        return Rewritten(_SHOW_ALL, "SHOW")
     if name not in _SHOWN:
         return None
     return Rewritten(f"SELECT pg_catalog.current_setting('{name}') AS {name}", "SHOW")

@@ -8,7 +8,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ssl import SSLObject
 from typing import Final, cast, final
 
@@ -190,6 +190,8 @@ class Login(asyncio.Protocol):
         if not_taken is not None:
             raise _Refused(frames.error("FATAL", *not_taken.value))
         self._counted = cluster.quotas
+        # What `sys.iam_session_user` tells.
+        wanted = replace(wanted, settings=(*wanted.settings, (f"{INTERNAL_PREFIX}.principal", principal.arn)))
         self._transport.pause_reading()
         self._task = asyncio.get_running_loop().create_task(self._begin(cluster, principal, wanted))
 
