@@ -19,13 +19,14 @@ from pytest_dsql.local.dpu.tables import UNKNOWN, Table, look_up
 if TYPE_CHECKING:
     from pytest_dsql.local.gateway.hooks import Statement
 
-#: What one statement has done: the tables that it reads, those that it writes, and PostgreSQL's command tag.
-Answer: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...], bytes]"
+#: What one statement has done: what is known of it, and PostgreSQL's command tag.
+Answer: TypeAlias = "tuple[Statement, bytes]"
 #: A transaction: whether it committed, and its statements.
 Shape: TypeAlias = "tuple[bool, tuple[Answer, ...]]"
 
-#: Kinds of transactions that are told apart. When there are more, they are weighed and forgotten.
-_MOST_SHAPES: Final = 8_192
+#: Kinds of transactions that are told apart. When there are more, they are weighed and forgotten: a client that writes
+#: values into its texts makes every transaction another one.
+_MOST_SHAPES: Final = 2_048
 
 _TAG: Final = re.compile(rb"(SELECT|INSERT \d+|UPDATE|DELETE|COPY) (\d+)")
 
@@ -67,9 +68,9 @@ class Meter:
         self._weighed = (0.0, 0.0, 0, 0)  #: read and write in DPU, transactions, writing ones: of forgotten shapes
         self._compute_before: float | None = 0.0
 
-    def count(self, answers: Iterable[tuple[Statement, bytes]], *, committed: bool) -> None:
+    def count(self, answers: Iterable[Answer], *, committed: bool) -> None:
         """Count a transaction: its statements, each with the command tag of its answer."""
-        shape = (committed, tuple((one.reads, one.writes, tag) for one, tag in answers))
+        shape = (committed, tuple(answers))
         shapes = self._shapes
         shapes[shape] = shapes.get(shape, 0) + 1
         if len(shapes) > _MOST_SHAPES:
@@ -86,7 +87,8 @@ class Meter:
     def totals(self) -> DpuTotals:
         """What was used so far. Takes some milliseconds for each table: not for the loop."""
         shapes = self._shapes.copy()
-        names = {name for _, answers in shapes for reads, writes, _ in answers for name in (*reads, *writes)}
+        named = (one for _, answers in shapes for one, _ in answers)
+        names = {name for statement in named for name in (*statement.reads, *statement.writes)}
         tables = look_up(self._socket_path, names) if names else {}
         read, write, transactions, writing = _added(self._weighed, _weigh(shapes, tables))
         now = processor_seconds(self._socket_path)
@@ -128,7 +130,8 @@ def _weigh(shapes: Mapping[Shape, int], tables: Mapping[str, Table]) -> _Weight:
 
 def _bytes(answer: Answer, tables: Mapping[str, Table]) -> tuple[float, float]:
     """The bytes that a statement read and wrote."""
-    reads, writes, tag = answer
+    statement, tag = answer
+    reads, writes = statement.reads, statement.writes
     found = _TAG.fullmatch(tag)
     if found is None:
         return 0.0, 0.0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # compared and hashed by identity: that is much faster
 class Statement:
     """What is known of a statement; made once per text."""
 
