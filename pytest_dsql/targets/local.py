@@ -75,7 +75,12 @@ def open_local(settings: Settings, *, run_id: str) -> Target:
         name="local",
         endpoint=endpoint,
         tokens=TokenSource(endpoint),
-        facts={"dialect": "dsql", "server": f"embedded engine on {engine.postgresql}", "region": cluster.region},
+        facts={
+            "dialect": "dsql",
+            "server": f"embedded engine on {engine.postgresql}",
+            "region": "+".join(endpoint.region for endpoint in cluster.endpoints),
+            "latency": controls.latency.profile,
+        },
         close=engine.close,
         engine=engine,
         local=controls,
