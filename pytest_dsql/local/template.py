@@ -53,11 +53,18 @@ _CATALOG: Final = (
     "dialect/roles.sql",
     "dialect/sys.sql",
     "dialect/types.sql",
-    "dialect/appearance.sql",
     "row_limits/rows.sql",
     "row_limits/tables.sql",
     "row_limits/objects.sql",
     "row_limits/hiding.sql",
+    "adjudicator/sandbox/helpers.sql",
+    "adjudicator/sandbox/generation.sql",
+    "adjudicator/sandbox/functions.sql",
+    "adjudicator/sandbox/triggers.sql",
+    "adjudicator/sandbox/upkeep.sql",
+    "adjudicator/sandbox/following.sql",
+    "adjudicator/sandbox/snapshot.sql",
+    "adjudicator/sandbox/hiding.sql",
 )
 
 

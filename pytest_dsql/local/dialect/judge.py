@@ -14,6 +14,7 @@ from typing import Any, Final
 from pytest_dsql.local.dialect import matchers
 from pytest_dsql.local.dialect.extensions import Masked, mask
 from pytest_dsql.local.dialect.functions import written_statements
+from pytest_dsql.local.dialect.hiding import names_catalog
 from pytest_dsql.local.dialect.judgement import Judgement, Kind, Part, Refusal
 from pytest_dsql.local.dialect.libpg_query import ParseError, Token, parse, scan
 from pytest_dsql.local.dialect.rewriting import Rewritten, Source, aws_iam, rewrite
@@ -116,7 +117,7 @@ def _meets_a_rule(tree: bytes, rules: date) -> bool:
 def _simple_query(tree: bytes, rules: date) -> Kind | None:
     first = _FIRST.match(tree)
     kind = _QUERIES.get(first[1]) if first else None
-    if kind is None or tree.count(STATEMENT) != 1 or _meets_a_rule(tree, rules):
+    if kind is None or tree.count(STATEMENT) != 1 or _meets_a_rule(tree, rules) or names_catalog(tree):
         return None
     return "dml" if kind == "select" and _WRITES.search(tree) else kind
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from pytest_dsql.local.dialect.extensions import IamStatement, read_iam
+from pytest_dsql.local.dialect.hiding import hidden
 from pytest_dsql.local.dialect.libpg_query import Token
 from pytest_dsql.local.dialect.tree import Body, Statement, bodies, columns, system_name
 
@@ -190,7 +191,13 @@ def _set(statement: Statement, source: Source) -> Rewritten | None:
     return Rewritten(source.edited([(token.start, token.start, b"dsql.")]))
 
 
+def _query(statement: Statement, source: Source) -> Rewritten | None:
+    edits = hidden(statement)
+    return Rewritten(source.edited(edits)) if edits else None
+
+
 _REWRITES: Final[dict[str, Rewrite]] = {
+    "SelectStmt": _query,
     "IndexStmt": _index,
     "AlterTableStmt": _alter_table,
     "CreateStmt": _numeric,

@@ -62,8 +62,11 @@ def replace_error(payload: bytes) -> bytes | None:
 
 
 def replace_notice(payload: bytes) -> bytes | None:
-    """Give the whole message to send for PostgreSQL's NoticeResponse; None to send it as it is."""
-    return _without_internals(frames.NOTICE_RESPONSE, payload, frames.fields(payload))
+    """Give the whole message to send for PostgreSQL's NoticeResponse; None to send it as it is, empty to send none."""
+    found = frames.fields(payload)
+    if found.get("M", b"").startswith(_INTERNAL):
+        return b""
+    return _without_internals(frames.NOTICE_RESPONSE, payload, found)
 
 
 def _without_internals(kind: int, payload: bytes, found: dict[str, bytes]) -> bytes | None:

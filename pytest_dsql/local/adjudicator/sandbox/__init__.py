@@ -7,24 +7,25 @@ back. Here live the helpers, what is known of the tables (`catalog`), and the fo
 about a transaction.
 """
 
+from pytest_dsql.local.adjudicator.sandbox.captures import Capture
 from pytest_dsql.local.adjudicator.sandbox.catalog import CATALOG_QUERY, Catalog, ForeignKey, Key, Table
 from pytest_dsql.local.adjudicator.sandbox.forms import Form, form
 from pytest_dsql.local.adjudicator.sandbox.names import ENTER, INSERTED_KEYS, PREFIX, hidden_schema
-from pytest_dsql.local.adjudicator.sandbox.plans import Answer, Hidden, Plan, plan
+from pytest_dsql.local.adjudicator.sandbox.plans import Plan, Text, plan
 
 __all__ = [
     "CATALOG_QUERY",
     "ENTER",
     "INSERTED_KEYS",
     "PREFIX",
-    "Answer",
+    "Capture",
     "Catalog",
     "ForeignKey",
     "Form",
-    "Hidden",
     "Key",
     "Plan",
     "Table",
+    "Text",
     "form",
     "hidden_schema",
     "plan",

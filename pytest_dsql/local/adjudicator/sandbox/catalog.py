@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
+from pytest_dsql.local.adjudicator.sandbox.forms import form
+
 #: Answers one row with one column, the JSON text that `Catalog.read` reads. For the superuser.
-CATALOG_QUERY: Final = "SELECT pytest_dsql_engine.catalog()"
+CATALOG_QUERY: Final = "SELECT pytest_dsql_engine_sandbox.catalog()"
 
 
 @final
@@ -21,6 +23,11 @@ class Key:
     columns: tuple[str, ...]
     primary: bool
     nulls_distinct: bool
+    expression: str  #: the SQL of a row's key, as text; `{row}` stands for the row's name
+
+    def of(self, row: str) -> str:
+        """The SQL of the key of a row of that name; null where the row has none."""
+        return self.expression.replace("{row}", row)
 
 
 @final
@@ -49,12 +56,24 @@ class Table:
     view: bool  #: a view of the client's; of those only the names are known
     columns: tuple[str, ...]  #: in their order
     generated: frozenset[str]  #: GENERATED ALWAYS AS (...) STORED
-    identity_always: frozenset[str]
+    identities: frozenset[str]  #: GENERATED ... AS IDENTITY
+    always: frozenset[str]  #: of those: GENERATED ALWAYS AS IDENTITY
+    ungroupable: frozenset[str]  #: of a type whose values can't be compared
     volatile: frozenset[str]  #: columns whose default differs each time it is asked for, identity columns too
     keys: tuple[Key, ...]
     extra_unique: bool  #: it has unique indexes that are partial or on expressions
     references: tuple[ForeignKey, ...]  #: its own foreign keys
     referenced: tuple[ForeignKey, ...]  #: the foreign keys that point to it
+
+    @property
+    def identity(self) -> Key | None:
+        """A key that each row has: the primary key."""
+        return next((key for key in self.keys if key.primary), None)
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The columns that can be written."""
+        return tuple(column for column in self.columns if column not in self.generated)
 
     @property
     def key_columns(self) -> frozenset[str]:
@@ -66,11 +85,14 @@ class Table:
 class Catalog:
     """The clients' tables at one moment."""
 
-    __slots__ = ("_by_name", "tables", "volatile_functions")
+    __slots__ = ("_by_name", "client_functions", "tables", "volatile_functions")
 
-    def __init__(self, tables: Sequence[Table], volatile_functions: frozenset[str]) -> None:
+    def __init__(
+        self, tables: Sequence[Table], volatile_functions: frozenset[str], client_functions: frozenset[str]
+    ) -> None:
         self.tables: Mapping[int, Table] = {table.oid: table for table in tables}
-        self.volatile_functions = volatile_functions  #: the names of functions that may answer anything, or write
+        self.volatile_functions = volatile_functions  #: the names of functions that may answer anything
+        self.client_functions = client_functions  #: of those: the clients' own, which may write
         self._by_name = {(table.schema, table.name): table for table in tables}
 
     @classmethod
@@ -78,8 +100,9 @@ class Catalog:
         """Read what `CATALOG_QUERY` answered."""
         read: dict[str, Any] = json.loads(text)
         foreign = [_foreign_key(entry) for entry in read["foreign_keys"]]
-        tables = [_table(entry, foreign) for entry in read["tables"]]
-        return cls(tables, frozenset(read["volatile_functions"]))
+        volatile = frozenset(read["volatile_functions"])
+        tables = [_table(entry, foreign, volatile) for entry in read["tables"]]
+        return cls(tables, volatile, frozenset(read["client_functions"]))
 
     def find(self, schema: str | None, name: str, schemas: Sequence[str]) -> Table | None:
         """The table that a name means to a session whose search path is `schemas`; None: none of the clients'."""
@@ -94,7 +117,7 @@ def _foreign_key(entry: dict[str, Any]) -> ForeignKey:
     return ForeignKey(**{**entry, "columns": tuple(entry["columns"]), "parent_columns": tuple(entry["parent_columns"])})
 
 
-def _table(entry: dict[str, Any], foreign: Sequence[ForeignKey]) -> Table:
+def _table(entry: dict[str, Any], foreign: Sequence[ForeignKey], volatile: frozenset[str]) -> Table:
     return Table(
         oid=entry["oid"],
         schema=entry["schema"],
@@ -102,8 +125,12 @@ def _table(entry: dict[str, Any], foreign: Sequence[ForeignKey]) -> Table:
         view=entry["view"],
         columns=tuple(entry["columns"]),
         generated=frozenset(entry["generated"]),
-        identity_always=frozenset(entry["identity_always"]),
-        volatile=frozenset(entry["volatile"]),
+        identities=frozenset(entry["identities"]),
+        always=frozenset(entry["always"]),
+        ungroupable=frozenset(entry["ungroupable"]),
+        volatile=frozenset(
+            column for column, default in entry["defaults"].items() if form(f"SELECT {default}").functions & volatile
+        ),
         keys=tuple(Key(**{**key, "columns": tuple(key["columns"])}) for key in entry["keys"]),
         extra_unique=entry["extra_unique"],
         references=tuple(key for key in foreign if key.table == entry["oid"]),

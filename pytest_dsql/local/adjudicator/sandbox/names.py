@@ -10,10 +10,11 @@ PREFIX: Final = "pytest_dsql_engine"
 
 #: Enters the sandbox: until the savepoint that was set before it is rolled back to, names mean the helpers, and no lock
 #: is given up. Answers one row, whose one column is empty.
-ENTER: Final = "SELECT pytest_dsql_engine.enter()"
+ENTER: Final = "SELECT pytest_dsql_engine_sandbox.enter()"
 
 #: In the sandbox: the keys that its rows would create, one text column, one row for each.
-INSERTED_KEYS: Final = "SELECT pytest_dsql_engine.inserted_keys()"
+#: `{oids}` are those of the tables that the transaction has inserted into, with commas between them.
+INSERTED_KEYS: Final = "SELECT pytest_dsql_engine_sandbox.inserted_keys('{{{oids}}}')"
 
 #: The message of the notices with which PostgreSQL tells the gateway of keys; their DETAIL is the JSON text
 #: `{"table": "<name>", "freed": ["<key>", ...]}`, or the same with `shared`.
@@ -22,4 +23,13 @@ KEYS_NOTICE: Final = "pytest_dsql_engine keys"
 
 def hidden_schema(schema: str) -> str:
     """The schema in which a client's schema has its views. The helpers' SQL makes the same name."""
-    return f"{PREFIX}_v_{hashlib.md5(schema.encode(), usedforsecurity=False).hexdigest()}"
+    return f"{PREFIX}_v_{_digest(schema)}"
+
+
+def stage_schema(schema: str) -> str:
+    """The schema of the views into which rows are proposed that an INSERT with ON CONFLICT might insert."""
+    return f"{PREFIX}_s_{_digest(schema)}"
+
+
+def _digest(schema: str) -> str:
+    return hashlib.md5(schema.encode(), usedforsecurity=False).hexdigest()

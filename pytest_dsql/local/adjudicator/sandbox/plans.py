@@ -2,57 +2,33 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Literal, final
 
+from pytest_dsql.local.adjudicator.sandbox.captures import Capture, capture, captures
 from pytest_dsql.local.adjudicator.sandbox.catalog import Catalog, Table
-from pytest_dsql.local.adjudicator.sandbox.forms import Form
-
-
-class Answer(enum.Enum):
-    """What has to be done to the answer of a text that isn't the client's."""
-
-    AS_IT_IS = enum.auto()
-    #: The last column of the rows is the engine's: one captured row as text. The tag is right.
-    WITHOUT_LAST_COLUMN = enum.auto()
-    #: As before, and the client asked for no rows: no RowDescription and no DataRow reach it.
-    WITHOUT_ROWS = enum.auto()
-    #: The rows are the client's, the tag becomes `INSERT 0 <number of rows>`.
-    ROWS_OF_INSERT = enum.auto()
-    #: One row with one bigint: nothing of it reaches the client, the tag becomes `INSERT 0 <the number>`.
-    COUNT_OF_INSERT = enum.auto()
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Hidden:
-    """A statement of the engine's own that uses some of the client's parameters."""
-
-    sql: str
-    parameters: tuple[int, ...] = ()  #: for its $1, $2, ...: which of the client's, counted from 0
+from pytest_dsql.local.adjudicator.sandbox.forms import Form, Name
+from pytest_dsql.local.adjudicator.sandbox.generated import assigns_generated
+from pytest_dsql.local.adjudicator.sandbox.grouping import grouped
+from pytest_dsql.local.adjudicator.sandbox.locks import locked
+from pytest_dsql.local.adjudicator.sandbox.names import hidden_schema
+from pytest_dsql.local.adjudicator.sandbox.texts import Edit, Source, identifier
+from pytest_dsql.local.adjudicator.sandbox.upserts import upsert
+from pytest_dsql.local.dialect.libpg_query import ParseError
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What is sent in place of the client's text, with the same parameters."""
+    """What is sent in place of the client's text, with the same parameters, and what its answer's rows are."""
 
     sql: str | None = None  #: None: the client's own text
-    answer: Answer = Answer.AS_IT_IS
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Capture:
-    """How the rows that a statement wrote are written again, because the statement itself could write others.
-
-    Both texts have one parameter: the captured rows, as `text[]`.
-    """
-
-    physical: str
-    sandbox: str
+    #: Whose the last column is: the client's; or a captured row, as text; or keys, as the JSON text
+    #: `{"locked": [...], "shared": [...]}`, where both may hold nulls. It never reaches the client.
+    last: Literal["client", "captured", "keys"] = "client"
+    rows: bool = True  #: whether the client sees rows, and their description; if not, the answer is only the tag
+    insert: bool = False  #: PostgreSQL's tag is `SELECT n`, the client's is `INSERT 0 n`
 
 
 @final
@@ -64,19 +40,105 @@ class Plan:
     reads: tuple[Table, ...]
     writes: tuple[Table, ...]
     inserts: tuple[Table, ...]  #: of `writes`: where a unique key may appear
-    may_write: bool  #: it has `writes`, or calls a function that may write
-    before: tuple[Hidden, ...]  #: run before it in physical mode: locks; they answer two text columns, kind and key
+    may_write: bool  #: it has `writes`, or takes locks, or calls a function that may write
     physical: Text
     sandbox: Text
-    capture: Capture | None  #: None: replayed by its own text
+    capture: Capture | None  #: None: replayed by `physical`, or by `sandbox` in the sandbox
 
 
 def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
     """Make the plan of a statement for a session whose search path is `schemas` (as `current_schemas(false)`)."""
 
-    def found(names: frozenset[tuple[str | None, str]]) -> tuple[Table, ...]:
+    def found(names: frozenset[Name]) -> tuple[Table, ...]:
         tables = (catalog.find(schema, name, schemas) for schema, name in sorted(names, key=str))
         return tuple(table for table in tables if table is not None)
 
     writes = found(form.writes)
-    return Plan(form, found(form.reads), writes, found(form.inserts), bool(writes), (), Text(), Text(), None)
+    physical, sandbox, again = Text(), Text(), None
+    try:
+        source = Source(form.sql)
+    except ParseError:
+        source = None
+    if source is not None and form.places:
+        physical, sandbox, again = _texts(form, catalog, schemas, source)
+    return Plan(
+        form=form,
+        reads=found(form.reads),
+        writes=writes,
+        inserts=found(form.inserts),
+        may_write=bool(writes or form.locks or form.functions & catalog.client_functions),
+        physical=physical,
+        sandbox=sandbox,
+        capture=again,
+    )
+
+
+def _texts(form: Form, catalog: Catalog, schemas: Sequence[str], source: Source) -> tuple[Text, Text, Capture | None]:
+    target = _target(form, catalog, schemas)
+    if target is not None and assigns_generated(form, target):
+        return Text(), Text(f"EXPLAIN {source.piece(0, source.end, [_own(form, target, source)])}"), None
+    edits = [*_redirected(form, catalog, source), *_unlocked(form, source), *grouped(form, catalog, schemas, source)]
+    again = capture(form, target) if target is not None and captures(form, catalog, target) else None
+    sandbox = upsert(form, target, source, edits, captured=again is not None) if target is not None else None
+    physical = None
+    if again is not None and target is not None:
+        last = _captured(form, source)
+        physical = Text(source.piece(0, source.end, [last]), "captured", "returningClause" in form.body)
+        if sandbox is None:
+            sandbox = source.piece(0, source.end, [*edits, last]), False
+    elif form.locks:
+        physical_sql = locked(form, catalog, schemas, source)
+        physical = Text(physical_sql, "keys") if physical_sql else Text(_patient(source))
+    if sandbox is None:
+        return physical or Text(), Text(source.piece(0, source.end, edits) if edits else None), None
+    sql, insert = sandbox
+    rows = "returningClause" in form.body
+    return physical or Text(), Text(sql, "captured" if again else "client", rows, insert), again
+
+
+def _target(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Table | None:
+    if form.command not in ("InsertStmt", "UpdateStmt", "DeleteStmt"):
+        return None
+    relation = form.body["relation"]
+    table = catalog.find(relation.get("schemaname"), relation["relname"], schemas)
+    return None if table is None or table.view else table
+
+
+def _redirected(form: Form, catalog: Catalog, source: Source) -> Iterator[Edit]:
+    """Names with a schema mean the helpers."""
+    for place in (*form.places, *form.columns):
+        if place.schema is not None and catalog.find(place.schema, place.name, ()) is not None:
+            number = source.number(place.start)
+            # In front of the schema there may be the database's name.
+            if source.word(number + 3) == "." and place in form.places:
+                number += 2
+            token = source.tokens[number]
+            yield token.start, token.end, identifier(hidden_schema(place.schema))
+
+
+def _own(form: Form, target: Table, source: Source) -> Edit:
+    """The statement's target by its full name, so that no helper is meant."""
+    first, last = source.relation(form.body["relation"].get("location", 0))
+    return first, last, f"{identifier(target.schema)}.{identifier(target.name)}"
+
+
+def _unlocked(form: Form, source: Source) -> Iterator[Edit]:
+    """The sandbox takes no locks."""
+    if form.locks:
+        for first, _, behind in source.locking_clauses():
+            edit = source.blank(first, behind)
+            if edit:
+                yield edit
+
+
+def _patient(source: Source) -> str | None:
+    """The text without NOWAIT and SKIP LOCKED, which find nothing to skip where nobody waits."""
+    edits = [edit for _, tables, behind in source.locking_clauses() if (edit := source.blank(tables, behind))]
+    return source.piece(0, source.end, edits) if edits else None
+
+
+def _captured(form: Form, source: Source) -> Edit:
+    relation = form.body["relation"]
+    alias = identifier(relation.get("alias", {}).get("aliasname") or relation["relname"])
+    returned = ", " if "returningClause" in form.body else " RETURNING "
+    return source.end, source.end, f"{returned}ROW({alias}.*)::text"

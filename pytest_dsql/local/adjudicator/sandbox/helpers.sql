@@ -1,0 +1,107 @@
+-- What all sandboxes share: which rows are gone, what is still to be checked, entering; and what is known of helpers.
+-- Everything here is the superuser's, in schemas that no client sees. What sandboxes write here is always rolled back.
+
+CREATE SCHEMA pytest_dsql_engine_sandbox;
+GRANT USAGE ON SCHEMA pytest_dsql_engine_sandbox TO PUBLIC;
+
+-- The rows of clients' tables that are not there for the sandbox: removed, or replaced by a row of the overlay. Rows are
+-- known by their place: as long as a snapshot sees a row, it stays where it is.
+CREATE UNLOGGED TABLE pytest_dsql_engine_sandbox.gone (relid oid NOT NULL, id tid NOT NULL);
+CREATE INDEX ON pytest_dsql_engine_sandbox.gone (relid, id);
+GRANT SELECT ON pytest_dsql_engine_sandbox.gone TO PUBLIC;
+
+-- What a statement has done that concerns foreign keys, in its order. As PostgreSQL does it, that is looked at when the
+-- statement has ended, and what this causes is queued behind it.
+CREATE UNLOGGED TABLE pytest_dsql_engine_sandbox.event (
+  n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  relid oid NOT NULL,
+  was text, -- the row before; null: inserted
+  now text, -- the row after; null: deleted
+  child boolean NOT NULL -- whether a row that it references was missing
+);
+
+-- The helpers there are, with the texts that made them: what has not changed is not made again.
+CREATE TABLE pytest_dsql_engine_sandbox.helper (
+  relid oid PRIMARY KEY,
+  place text NOT NULL, -- schema and name of the client's table
+  view_name text NOT NULL,
+  overlay_name text,
+  overlay_text text,
+  view_text text NOT NULL,
+  functions text,
+  triggers text,
+  neighbours oid[] NOT NULL, -- the tables that it is bound to by foreign keys
+  indexes oid[] NOT NULL, -- its unique indexes
+  keys jsonb -- by index: the expression of a key of a row called `{row}`
+);
+
+CREATE FUNCTION pytest_dsql_engine_sandbox.view_schema(schema name) RETURNS name LANGUAGE sql IMMUTABLE STRICT
+AS $$ SELECT ('pytest_dsql_engine_v_' || pg_catalog.md5(schema::text))::name $$;
+
+CREATE FUNCTION pytest_dsql_engine_sandbox.overlay_schema(schema name) RETURNS name LANGUAGE sql IMMUTABLE STRICT
+AS $$ SELECT ('pytest_dsql_engine_o_' || pg_catalog.md5(schema::text))::name $$;
+
+-- Where the views are into which rows are proposed that an INSERT with ON CONFLICT might insert.
+CREATE FUNCTION pytest_dsql_engine_sandbox.stage_schema(schema name) RETURNS name LANGUAGE sql IMMUTABLE STRICT
+AS $$ SELECT ('pytest_dsql_engine_s_' || pg_catalog.md5(schema::text))::name $$;
+
+-- Whether a proposed row is the first with its key; fails as PostgreSQL does if it isn't.
+CREATE FUNCTION pytest_dsql_engine_sandbox.only_once(number bigint) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF number > 1 THEN
+    RAISE EXCEPTION USING ERRCODE = 'cardinality_violation',
+      MESSAGE = 'ON CONFLICT DO UPDATE command cannot affect row a second time',
+      HINT = 'Ensure that no rows proposed for insertion within the same command have duplicate constrained values.';
+  END IF;
+  RETURN true;
+END
+$$;
+
+-- Runs as the client's role: the path is the session's own, with each schema's views before the schema.
+CREATE FUNCTION pytest_dsql_engine_sandbox.enter() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  written text := pg_catalog.current_setting('search_path');
+BEGIN
+  PERFORM pg_catalog.set_config_by_name('search_path', (
+    SELECT COALESCE(pg_catalog.string_agg(
+      CASE WHEN schema LIKE 'pg\_%' OR schema IN ('sys', 'information_schema') THEN '' ELSE
+        pytest_dsql_engine_sandbox.view_schema(schema)::text || ', ' END || pg_catalog.quote_ident(schema), ', ' ORDER BY place), '""')
+    FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS path(schema, place)
+    WHERE NOT pg_catalog.starts_with(schema::text, 'pytest_dsql_engine')), true);
+  PERFORM pg_catalog.set_config_by_name('pytest_dsql_engine.search_path', written, true);
+  PERFORM pg_catalog.set_config_by_name('lock_timeout', '0', true);
+END
+$$;
+
+-- Looks at what the statement has done, until nothing follows from it any more. What happens inside of triggers is left
+-- to the statement that caused it.
+CREATE FUNCTION pytest_dsql_engine_sandbox.after_statement() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+  relation oid;
+BEGIN
+  IF pg_catalog.pg_trigger_depth() = 1 THEN
+    LOOP
+      SELECT e.relid INTO relation FROM pytest_dsql_engine_sandbox.event AS e ORDER BY e.n LIMIT 1;
+      EXIT WHEN NOT FOUND;
+      EXECUTE 'SELECT pytest_dsql_engine_sandbox.events_' || relation || '()';
+    END LOOP;
+  END IF;
+  RETURN NULL;
+END
+$$;
+
+-- The keys that the sandbox's rows would create in these tables. A key is the OID of its index and the values, in a form
+-- that is equal where the values are.
+CREATE FUNCTION pytest_dsql_engine_sandbox.inserted_keys(relations oid[]) RETURNS SETOF text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  relation oid;
+BEGIN
+  FOREACH relation IN ARRAY relations LOOP
+    IF to_regproc('pytest_dsql_engine_sandbox.keys_' || relation) IS NOT NULL THEN
+      RETURN QUERY EXECUTE 'SELECT * FROM pytest_dsql_engine_sandbox.keys_' || relation || '()';
+    END IF;
+  END LOOP;
+END
+$$;
+

@@ -1,0 +1,49 @@
+-- What the gateway knows of the clients' tables, as one JSON text.
+
+CREATE FUNCTION pytest_dsql_engine_sandbox.catalog() RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  WITH relation AS (
+    SELECT c.oid, nspname, relname, relkind FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace
+    WHERE relkind IN ('r', 'v') AND pytest_dsql_engine_sandbox.is_clients(nspname)
+  ), described AS (
+    SELECT attrelid, json_agg(attname ORDER BY attnum) AS columns,
+      json_agg(attname ORDER BY attnum) FILTER (WHERE attgenerated <> '') AS generated,
+      json_agg(attname ORDER BY attnum) FILTER (WHERE attidentity <> '') AS identities,
+      json_agg(attname ORDER BY attnum) FILTER (WHERE attidentity = 'a') AS always,
+      json_agg(attname ORDER BY attnum) FILTER (WHERE atttypid IN ('json'::regtype, 'xml'::regtype)) AS ungroupable,
+      json_object_agg(attname, CASE WHEN attidentity <> '' THEN 'nextval()' ELSE pg_get_expr(d.adbin, adrelid) END)
+        FILTER (WHERE attidentity <> '' OR (attgenerated = '' AND d.adbin IS NOT NULL)) AS defaults
+    FROM pg_attribute LEFT JOIN pg_attrdef AS d ON adrelid = attrelid AND adnum = attnum
+    WHERE attrelid IN (SELECT oid FROM relation) AND attnum > 0 AND NOT attisdropped
+    GROUP BY attrelid
+  ), keyed AS (
+    SELECT indrelid, json_agg(json_build_object(
+        'oid', indexrelid::bigint, 'name', i.relname, 'primary', indisprimary, 'nulls_distinct', NOT indnullsnotdistinct,
+        'expression', (SELECT keys->>indexrelid::text FROM pytest_dsql_engine_sandbox.helper WHERE relid = indrelid),
+        'columns', (SELECT json_agg(attname ORDER BY n) FROM generate_series(0, indnkeyatts - 1) AS n
+          JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[n])) ORDER BY indisprimary DESC, indexrelid)
+      FILTER (WHERE indexprs IS NULL AND indpred IS NULL) AS keys,
+      bool_or(indexprs IS NOT NULL OR indpred IS NOT NULL) AS extra
+    FROM pg_index JOIN pg_class AS i ON i.oid = indexrelid
+    WHERE indisunique AND indislive AND indrelid IN (SELECT oid FROM relation)
+    GROUP BY indrelid
+  )
+  SELECT json_build_object(
+    'tables', (SELECT COALESCE(json_agg(json_build_object(
+        'oid', r.oid::bigint, 'schema', nspname, 'name', relname, 'view', relkind = 'v', 'columns', COALESCE(columns, '[]'),
+        'generated', COALESCE(generated, '[]'), 'identities', COALESCE(identities, '[]'), 'always', COALESCE(always, '[]'),
+        'ungroupable', COALESCE(ungroupable, '[]'),
+        'defaults', COALESCE(defaults, '{}'), 'keys', COALESCE(keys, '[]'), 'extra_unique', COALESCE(extra, false))), '[]')
+      FROM relation AS r LEFT JOIN described ON attrelid = r.oid LEFT JOIN keyed ON indrelid = r.oid),
+    'foreign_keys', (SELECT COALESCE(json_agg(json_build_object(
+        'oid', oid::bigint, 'name', conname, 'table', conrelid::bigint, 'parent', confrelid::bigint,
+        'columns', pytest_dsql_engine_sandbox.column_names(conrelid, conkey),
+        'parent_columns', pytest_dsql_engine_sandbox.column_names(confrelid, confkey),
+        'on_delete', confdeltype, 'on_update', confupdtype)), '[]')
+      FROM pg_constraint WHERE contype = 'f'),
+    'volatile_functions', (SELECT json_agg(DISTINCT proname) FROM pg_proc WHERE provolatile = 'v'),
+    'client_functions', (SELECT COALESCE(json_agg(DISTINCT proname), '[]')
+      FROM pg_proc JOIN pg_namespace AS n ON n.oid = pronamespace
+      WHERE provolatile = 'v' AND pytest_dsql_engine_sandbox.is_clients(nspname)))
+$$;
+REVOKE EXECUTE ON FUNCTION pytest_dsql_engine_sandbox.catalog FROM PUBLIC;

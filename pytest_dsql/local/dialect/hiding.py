@@ -1,0 +1,40 @@
+"""Catalogs that hold things of the engine's own: where clients query them, views are meant that show nothing of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pytest_dsql.local.dialect.libpg_query import Token
+from pytest_dsql.local.dialect.tree import Statement, strings, walk
+
+#: Where the views of these names are (`adjudicator/sandbox/hiding.sql`).
+_SCHEMA: Final = b"pytest_dsql_engine_catalog"
+_CATALOGS: Final = ("pg_class", "pg_namespace", "pg_type", "pg_proc", "pg_constraint")
+_NAMED: Final = re.compile(b'"relname":"(?:' + "|".join(_CATALOGS).encode() + b')"')
+
+#: A view has none of these columns, so a statement that names one gets the catalog itself.
+_SYSTEM_COLUMNS: Final = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"})
+
+
+def names_catalog(tree: bytes) -> bool:
+    """Whether a parse tree, as JSON, names one of the catalogs."""
+    return _NAMED.search(tree) is not None
+
+
+def hidden(statement: Statement) -> list[tuple[int, int, bytes]]:
+    """The edits `(start, end, replacement)` that put the views in place of the catalogs."""
+    edits = []
+    starts: dict[int, Token] = {}
+    for name, body in walk(statement):
+        if name == "ColumnRef" and _SYSTEM_COLUMNS.intersection(strings(body["fields"])):
+            return []
+        if name == "RangeVar" and body.get("relname") in _CATALOGS:
+            starts = starts or {token.start: token for token in statement.scan()}
+            token = starts.get(body.get("location", 0))
+            if token is not None and body.get("schemaname", "pg_catalog") == "pg_catalog":
+                if "schemaname" in body:
+                    edits.append((token.start, token.end, _SCHEMA))
+                else:
+                    edits.append((token.start, token.start, _SCHEMA + b"."))
+    return edits
