@@ -53,6 +53,7 @@ _CATALOG: Final = (
     "dialect/roles.sql",
     "dialect/sys.sql",
     "dialect/types.sql",
+    "dialect/appearance.sql",
     "row_limits/rows.sql",
     "row_limits/tables.sql",
     "row_limits/objects.sql",

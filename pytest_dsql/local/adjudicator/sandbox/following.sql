@@ -163,7 +163,7 @@ BEGIN
     bool_or(c.object_type = 'view'), bool_or(c.object_type = 'schema' AND c.command_tag = 'ALTER SCHEMA')
   INTO changed, views, schemas
   FROM pg_event_trigger_ddl_commands() AS c
-  LEFT JOIN pg_index AS i ON c.classid = 'pg_class'::regclass AND i.indexrelid = c.objid
+  LEFT JOIN pytest_dsql_engine_index AS i ON c.classid = 'pg_class'::regclass AND i.indexrelid = c.objid
   LEFT JOIN pg_constraint AS k ON c.classid = 'pg_constraint'::regclass AND k.oid = c.objid
   WHERE c.objid IS NOT NULL;
   IF TG_TAG = 'CREATE SCHEMA' THEN

@@ -53,11 +53,11 @@ BEGIN
     k.expressions, k.described, pg_get_expr(i.indpred, relation), NOT i.indnullsnotdistinct,
     i.indpred IS NULL AND i.indexprs IS NULL
       AND (SELECT bool_and(attnotnull) FROM pg_attribute WHERE attrelid = relation AND attnum = ANY (k.numbers))
-  FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+  FROM pytest_dsql_engine_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
   CROSS JOIN LATERAL (
     SELECT array_agg(i.indkey[n] ORDER BY n) AS numbers,
-      array_agg(pg_get_indexdef(i.indexrelid, n + 1, false) ORDER BY n) AS expressions,
-      string_agg(pg_get_indexdef(i.indexrelid, n + 1, true), ', ' ORDER BY n) AS described
+      array_agg(pytest_dsql_engine_get_indexdef(i.indexrelid, n + 1, false) ORDER BY n) AS expressions,
+      string_agg(pytest_dsql_engine_get_indexdef(i.indexrelid, n + 1, true), ', ' ORDER BY n) AS described
     FROM generate_series(0, i.indnkeyatts - 1) AS n
   ) AS k
   WHERE i.indrelid = relation AND i.indisunique AND i.indislive
@@ -138,7 +138,7 @@ BEGIN
     (SELECT string_agg(pytest_dsql_engine_sandbox.canonical(atttypid, source || '.' || quote_ident(c)), ', ' ORDER BY n)
      FROM unnest(columns) WITH ORDINALITY AS each(c, n)
      JOIN pg_attribute ON attrelid = i.indrelid AND attnum = i.indkey[n - 1]))
-  FROM pg_index AS i WHERE i.indexrelid = index);
+  FROM pytest_dsql_engine_index AS i WHERE i.indexrelid = index);
 END
 $$;
 

@@ -1,5 +1,6 @@
 -- What all sandboxes share: which rows are gone, what is still to be checked, entering; and what is known of helpers.
 -- Everything here is the superuser's, in schemas that no client sees. What sandboxes write here is always rolled back.
+-- Some catalogs are asked by their names on this server (`pytest_dsql_engine_index`): clients' ones show less.
 
 CREATE SCHEMA pytest_dsql_engine_sandbox;
 GRANT USAGE ON SCHEMA pytest_dsql_engine_sandbox TO PUBLIC;

@@ -24,7 +24,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
           JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[n])) ORDER BY indisprimary DESC, indexrelid)
       FILTER (WHERE indexprs IS NULL AND indpred IS NULL) AS keys,
       bool_or(indexprs IS NOT NULL OR indpred IS NOT NULL) AS extra
-    FROM pg_index JOIN pg_class AS i ON i.oid = indexrelid
+    FROM pytest_dsql_engine_index JOIN pg_class AS i ON i.oid = indexrelid
     WHERE indisunique AND indislive AND indrelid IN (SELECT oid FROM relation)
     GROUP BY indrelid
   )

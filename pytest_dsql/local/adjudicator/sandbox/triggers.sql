@@ -51,7 +51,7 @@ BEGIN
   SELECT array_agg(pytest_dsql_engine_sandbox.key_of(i.indexrelid, 'r', ARRAY(
     SELECT f.columns[array_position((f.con).confkey, i.indkey[n])] FROM generate_series(0, i.indnkeyatts - 1) AS n)))
   INTO shared
-  FROM pytest_dsql_engine_sandbox.foreign_keys(relation, false) AS f JOIN pg_index AS i ON i.indexrelid = (f.con).conindid;
+  FROM pytest_dsql_engine_sandbox.foreign_keys(relation, false) AS f JOIN pytest_dsql_engine_index AS i ON i.indexrelid = (f.con).conindid;
   shared_columns := ARRAY(SELECT DISTINCT c FROM pytest_dsql_engine_sandbox.foreign_keys(relation, false) AS f, unnest(f.columns) AS c ORDER BY c);
   IF own IS NOT NULL THEN
     functions := pytest_dsql_engine_sandbox.fill(told, 'kind', 'freed', 'relid', relation::text, 'name', quote_literal(name),

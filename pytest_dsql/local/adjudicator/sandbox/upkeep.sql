@@ -20,9 +20,9 @@ LANGUAGE sql AS $$
     UNION ALL SELECT 'pg_rewrite'::regclass, oid FROM pg_rewrite WHERE ev_class = ANY (helpers)
     UNION ALL SELECT 'pg_attrdef'::regclass, oid FROM pg_attrdef WHERE adrelid = ANY (helpers)
     UNION ALL SELECT 'pg_constraint'::regclass, oid FROM pg_constraint WHERE conrelid = ANY (helpers)
-    UNION ALL SELECT 'pg_class'::regclass, indexrelid FROM pg_index WHERE indrelid = ANY (helpers)
+    UNION ALL SELECT 'pg_class'::regclass, indexrelid FROM pytest_dsql_engine_index WHERE indrelid = ANY (helpers)
     -- pg_trigger, whose name belongs to a view
-    UNION ALL SELECT 2620, oid FROM pg_trigger
+    UNION ALL SELECT 2620, oid FROM pytest_dsql_engine_trigger
     WHERE tgrelid = ANY (helpers) OR (tgrelid = relation AND starts_with(tgname::text, 'pytest_dsql_engine'))
   )
   DELETE FROM pg_depend AS d USING helper AS h
@@ -100,7 +100,7 @@ BEGIN
     UNION SELECT conrelid FROM pg_constraint WHERE confrelid = relation AND contype = 'f' AND conrelid <> relation ORDER BY 1);
   h.keys := (SELECT jsonb_object_agg(u.index, pytest_dsql_engine_sandbox.key_of(u.index, '{row}', u.columns))
     FROM pytest_dsql_engine_sandbox.unique_indexes(relation) AS u WHERE u.columns IS NOT NULL AND u.predicate IS NULL);
-  h.indexes := ARRAY(SELECT indexrelid FROM pg_index WHERE indrelid = relation AND indisunique ORDER BY 1);
+  h.indexes := ARRAY(SELECT indexrelid FROM pytest_dsql_engine_index WHERE indrelid = relation AND indisunique ORDER BY 1);
   h.view_text := pytest_dsql_engine_sandbox.fill($t$CREATE VIEW {view} AS SELECT {own} FROM {table} AS b
 WHERE (NOT EXISTS (SELECT FROM pytest_dsql_engine_sandbox.gone AS g WHERE g.relid = {relid} AND g.id = b.ctid)) IS TRUE
 UNION ALL SELECT {overlaid} FROM {overlay} AS o;
@@ -189,7 +189,7 @@ BEGIN
     EXECUTE wanted.functions;
   END IF;
   IF present.triggers IS DISTINCT FROM wanted.triggers THEN
-    FOR t IN SELECT tgname FROM pg_trigger WHERE tgrelid = relation AND starts_with(tgname::text, 'pytest_dsql_engine') LOOP
+    FOR t IN SELECT tgname FROM pytest_dsql_engine_trigger WHERE tgrelid = relation AND starts_with(tgname::text, 'pytest_dsql_engine') LOOP
       EXECUTE format('DROP TRIGGER %I ON %s', t, wanted.place);
     END LOOP;
     IF wanted.triggers IS NOT NULL THEN
