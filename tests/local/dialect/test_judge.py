@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_dsql.local.dialect import Judgement, Part, Refusal, judge
 from pytest_dsql.local.dialect.libpg_query import parse
-from pytest_dsql.local.dialect.tree import decode
+from pytest_dsql.local.dialect.tree import decode, raw_statements
 
 TODAY = date(2026, 11, 1)
 
@@ -174,6 +174,23 @@ def test_deep_trees_are_decoded_as_shallow_ones() -> None:
     for _ in range(5_000):
         value = value["a"]
     assert value == json.loads(written)
+
+
+TREES = [
+    "",
+    "SELECT 1",
+    'SELECT 1; SELECT \'{"stmt":{\' AS "{""stmt"":{"; DELETE FROM t WHERE v = \']}\'',
+    "CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END; SELECT 3",
+    "CREATE RULE r AS ON INSERT TO t DO ALSO (SELECT 1; SELECT 2); EXPLAIN ANALYZE SELECT 1; COPY (SELECT 1) TO STDOUT",
+    "CREATE SCHEMA s CREATE TABLE t (k int) CREATE VIEW v AS SELECT 1; PREPARE p AS SELECT 1",
+    ";".join(["INSERT INTO t VALUES (1) RETURNING k"] * 100),
+]
+
+
+@pytest.mark.parametrize("sql", TREES)
+def test_statements_are_decoded_one_by_one_as_they_are_together(sql: str) -> None:
+    tree = parse(sql.encode())
+    assert list(raw_statements(tree)) == decode(tree).get("stmts", [])
 
 
 def test_long_names_are_cut_between_characters() -> None:
