@@ -23,9 +23,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give `connections` and `burst` the values that the plan has for the target."""
+    """Give arguments of these names the values that the plan has for the target."""
     plan = plan_of(metafunc.config)
-    if "connections" in metafunc.fixturenames:
-        metafunc.parametrize("connections", plan.closed_loop_connections)
-    if "burst" in metafunc.fixturenames:
-        metafunc.parametrize("burst", plan.bursts)
+    values = {
+        "connections": plan.closed_loop_connections,
+        "burst": plan.bursts,
+        "rate": plan.open_loop_rates,
+        "rivals": plan.contention_connections,
+    }
+    for name in values.keys() & set(metafunc.fixturenames):
+        metafunc.parametrize(name, values[name])

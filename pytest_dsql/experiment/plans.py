@@ -13,6 +13,17 @@ from typing import Final, final
 
 @final
 @dataclass(frozen=True, slots=True)
+class Search:
+    """How a plan searches for a capacity: see `experiment.search.SearchPlan`."""
+
+    start: float
+    growth: float
+    precision: float
+    repeats: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Sizes of the cells of one plan on one target. Times in seconds."""
 
@@ -27,6 +38,13 @@ class Plan:
     bursts: tuple[int, ...]  #: connections asked for at once
     sequential: int  #: sequential connections
     signatures: int  #: tokens signed one after the other
+    open_loop_rates: tuple[float, ...]  #: the ladder of E002, requests per second
+    open_loop_connections: int
+    capacity: Search | None  #: None: the plan has no time for a search
+    contention_connections: tuple[int, ...]
+    contention_window_s: float
+    functions: tuple[int, ...]  #: connections that insert one row after the other, as functions of Lambda do
+    beside_window_s: float  #: of cells beside which something happens
 
 
 #: On a laptop the engine, the generator and PostgreSQL share the cores: few connections, so that a cell says something
@@ -43,6 +61,13 @@ _QUICK_LOCAL: Final = Plan(
     bursts=(500, 1000),
     sequential=100,
     signatures=50,
+    open_loop_rates=(100.0,),
+    open_loop_connections=32,
+    capacity=None,
+    contention_connections=(8,),
+    contention_window_s=3.0,
+    functions=(1, 2, 4),
+    beside_window_s=6.0,
 )
 
 _QUICK_ELSEWHERE: Final = Plan(
@@ -57,6 +82,13 @@ _QUICK_ELSEWHERE: Final = Plan(
     bursts=(100,),
     sequential=20,
     signatures=50,
+    open_loop_rates=(100.0,),
+    open_loop_connections=64,
+    capacity=None,
+    contention_connections=(16,),
+    contention_window_s=5.0,
+    functions=(1, 2, 4, 8),
+    beside_window_s=10.0,
 )
 
 _FULL: Final = Plan(
@@ -71,6 +103,13 @@ _FULL: Final = Plan(
     bursts=(500, 1000),
     sequential=100,
     signatures=50,
+    open_loop_rates=(100.0, 400.0, 1_600.0),
+    open_loop_connections=256,
+    capacity=Search(start=1_600.0, growth=1.25, precision=0.05, repeats=3),
+    contention_connections=(16, 64, 256),
+    contention_window_s=60.0,
+    functions=(1, 2, 5, 10, 20, 50),
+    beside_window_s=300.0,
 )
 
 _PLANS: Final[Mapping[tuple[str, str], Plan]] = {

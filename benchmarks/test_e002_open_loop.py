@@ -1,0 +1,33 @@
+"""E002, open loop: whether the target meets the SLO at a given rate of orders, and the highest rate that it does."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_dsql.experiment.cells import Load
+from pytest_dsql.experiment.plans import Plan
+from pytest_dsql.workloads.orders.workload import Orders
+
+from .test_e002_closed_loop import SLO
+
+pytestmark = pytest.mark.dsql
+
+
+def test_order_workload_meets_the_slo_at_a_rate(
+    dsql_load: Load, dsql_orders: Orders, dsql_plan: Plan, rate: float
+) -> None:
+    """Poisson arrivals; latency counts from when a request was to start, whether or not a connection was free."""
+    cell = dsql_load.open(dsql_orders.mix, rate=rate, connections=dsql_plan.open_loop_connections)
+    cell.assert_meets(SLO)
+
+
+@pytest.mark.dsql_slow
+def test_capacity(dsql_load: Load, dsql_orders: Orders, dsql_plan: Plan) -> None:
+    """The highest rate that meets the SLO, with the way there; it is in the results' experiments."""
+    how = dsql_plan.capacity
+    if how is None:
+        pytest.skip(f"the plan {dsql_plan.name!r} has no time for a search: --dsql-plan full")
+    capacity = dsql_load.capacity(
+        dsql_orders.mix, SLO, start=how.start, growth=how.growth, precision=how.precision, repeats=how.repeats
+    )
+    assert capacity.rate is not None, capacity.describe()

@@ -1,0 +1,114 @@
+"""Operations under load: what an index build, a new column and a bulk delete do to the orders beside them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from pytest_dsql.experiment.cells import Load
+from pytest_dsql.experiment.plans import Plan
+from pytest_dsql.workloads.orders.schema import SCHEMA
+from pytest_dsql.workloads.orders.workload import Orders
+
+from .test_e002_closed_loop import SLO
+
+pytestmark = pytest.mark.dsql
+
+Connect = Callable[..., "psycopg.Connection[Any]"]
+
+#: DSQL allows 3,000 modified rows per transaction (AWS user guide, "Cluster quotas and database limits").
+BATCH = 2_500
+
+
+@pytest.fixture
+def define(dsql_connect: Connect) -> Callable[[str], list[tuple[Any, ...]]]:
+    """Run a statement in autocommit, again after a conflict or a change of the catalog."""
+
+    def run(sql: str) -> list[tuple[Any, ...]]:
+        with dsql_connect() as connection:
+            for _attempt in range(20):
+                try:
+                    cursor = connection.execute(sql)
+                    return cursor.fetchall() if cursor.description else []
+                except psycopg.errors.SerializationFailure:
+                    time.sleep(0.05)
+        raise AssertionError(f"no attempt succeeded: {sql}")
+
+    return run
+
+
+def test_an_index_is_built_beside_the_orders(
+    dsql_load: Load,
+    dsql_orders: Orders,
+    dsql_plan: Plan,
+    connections: int,
+    define: Callable[[str], list[tuple[Any, ...]]],
+    dsql_endpoint: Any,
+) -> None:
+    """CREATE INDEX ASYNC while the mix runs; transactions meet OC001 when it begins and when it ends, and retry."""
+    name = "orders_under_load"
+    on_dsql = dsql_endpoint.dialect == "dsql"
+
+    def build() -> None:
+        job = define(f"CREATE INDEX {'ASYNC' if on_dsql else ''} {name} ON {SCHEMA}.orders (total)")
+        if on_dsql:
+            assert define(f"CALL sys.wait_for_job('{job[0][0]}')") == [(True,)]
+
+    try:
+        cell = dsql_load.closed(
+            dsql_orders.mix, connections=connections, duration=dsql_plan.beside_window_s, during=build
+        )
+    finally:
+        define(f"DROP INDEX IF EXISTS {SCHEMA}.{name}")
+    cell.assert_meets(SLO)
+
+
+def test_a_column_is_added_beside_the_orders(
+    dsql_load: Load,
+    dsql_orders: Orders,
+    dsql_plan: Plan,
+    connections: int,
+    define: Callable[[str], list[tuple[Any, ...]]],
+) -> None:
+    """ADD COLUMN and DROP COLUMN while the mix runs."""
+
+    def change() -> None:
+        define(f"ALTER TABLE {SCHEMA}.customers ADD COLUMN under_load bigint")
+        define(f"ALTER TABLE {SCHEMA}.customers DROP COLUMN under_load")
+
+    cell = dsql_load.closed(dsql_orders.mix, connections=connections, duration=dsql_plan.beside_window_s, during=change)
+    cell.assert_meets(SLO)
+
+
+def test_many_rows_are_deleted_beside_the_orders(
+    dsql_load: Load,
+    dsql_orders: Orders,
+    dsql_plan: Plan,
+    connections: int,
+    define: Callable[[str], list[tuple[Any, ...]]],
+) -> None:
+    """A bulk delete in batches that respect the limit of 3,000 rows per transaction."""
+    table = "public.delete_under_load"
+    define(f"DROP TABLE IF EXISTS {table}")
+    define(f"CREATE TABLE {table} (id bigint PRIMARY KEY)")
+    batches = range(4)
+    for batch in batches:
+        first = batch * BATCH
+        define(f"INSERT INTO {table} SELECT * FROM generate_series({first}, {first + BATCH - 1})")
+
+    def delete() -> None:
+        for _batch in batches:
+            define(f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table} ORDER BY id LIMIT {BATCH})")
+
+    try:
+        cell = dsql_load.closed(
+            dsql_orders.mix, connections=connections, duration=dsql_plan.beside_window_s, during=delete
+        )
+        assert define(f"SELECT count(*) FROM {table}") == [(0,)]
+    finally:
+        define(f"DROP TABLE IF EXISTS {table}")
+    cell.assert_meets(SLO)
