@@ -180,7 +180,8 @@ def _refusal(statement: Statement, book: Mapping[str, tuple[Rule, ...]]) -> Refu
     for name, body in walk(statement):
         if name == "CreateFunctionStmt":
             for inner in written_statements(body):
-                refusal = _refusal(inner, book)
+                # A function in a function is refused by its kind; following them inwards would have no end.
+                refusal = _refusal(inner, book) if inner.name != "CreateFunctionStmt" else None
                 if refusal:
                     return refusal
         for rule in book.get(name, ()):

@@ -176,6 +176,14 @@ def test_deep_trees_are_decoded_as_shallow_ones() -> None:
     assert value == json.loads(written)
 
 
+def test_functions_in_functions_are_not_followed_without_end() -> None:
+    body = "SELECT 1"
+    for level in range(2_000):
+        body = f"CREATE FUNCTION f() RETURNS int LANGUAGE sql AS $q{level}$ {body} $q{level}$"
+    (part,) = _parts(body)
+    assert part.refusal == Refusal("0A000", "unsupported statement in CREATE FUNCTION: CreateFunction")
+
+
 TREES = [
     "",
     "SELECT 1",
