@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -34,6 +35,15 @@ def connection(engine: Engine) -> Iterator[psycopg.Connection[Any]]:
         connection.execute("DROP TABLE stock")
 
 
+def build(connection: psycopg.Connection[Any], index: str) -> None:
+    """Create an index and wait for it; its end is a change of the catalog that the session then has met."""
+    job = connection.execute(index.encode()).fetchone()
+    assert job is not None
+    connection.execute(f"CALL sys.wait_for_job('{job[0]}')".encode())
+    with contextlib.suppress(psycopg.errors.SerializationFailure):
+        connection.execute("SELECT count(*) FROM pg_class")
+
+
 def explained(connection: psycopg.Connection[Any], sql: str, parameters: list[Any] | None = None) -> list[str]:
     return [row[0] for row in connection.execute(sql.encode(), parameters).fetchall()]
 
@@ -64,7 +74,7 @@ def test_a_write_counts_index_entries(connection: psycopg.Connection[Any]) -> No
     insert = "EXPLAIN ANALYZE VERBOSE INSERT INTO stock VALUES ({0}, 'x', 1), ({1}, 'x', 2)"
     without = estimate(explained(connection, insert.format(1001, 1002)))
     assert without["Write"] == pytest.approx(2 * 128 * WRITE, abs=1e-5)
-    connection.execute("CREATE INDEX ASYNC ON stock (place)")
+    build(connection, "CREATE INDEX ASYNC ON stock (place)")
     with_index = estimate(explained(connection, insert.format(1003, 1004)))
     assert with_index["Write"] == pytest.approx(2 * 256 * WRITE, abs=1e-5)
     update = "EXPLAIN ANALYZE VERBOSE UPDATE stock SET {0} WHERE id = 1"
@@ -135,6 +145,20 @@ def test_the_totals_count_transactions_with_their_minimums(engine: Engine, conne
     engine.reset_dpu()
     connection.execute("UPDATE stock SET n = 0 WHERE id <= 100")
     assert engine.dpu().write == pytest.approx(100 * 128 * WRITE, rel=0.01)
+
+
+def test_a_table_is_found_in_its_schema_and_weighed_by_its_rows(
+    engine: Engine, connection: psycopg.Connection[Any]
+) -> None:
+    connection.execute("CREATE SCHEMA shop")
+    connection.execute("CREATE TABLE shop.notes (id int PRIMARY KEY, note text)")
+    build(connection, "CREATE INDEX ASYNC ON shop.notes (note)")
+    connection.execute("SET search_path = shop")
+    engine.reset_dpu()
+    connection.execute("INSERT INTO notes SELECT i, repeat(md5(i::text), 30) FROM generate_series(1, 50) AS i")
+    assert engine.dpu().write == pytest.approx(50 * (970 + 128) * WRITE, rel=0.05)
+    connection.execute("RESET search_path")
+    connection.execute("DROP SCHEMA shop CASCADE")
 
 
 def test_what_was_rolled_back_was_not_written(engine: Engine, connection: psycopg.Connection[Any]) -> None:

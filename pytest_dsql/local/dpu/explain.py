@@ -6,6 +6,7 @@ writing from the rows and from what is known of the table; each row and index en
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -52,18 +53,24 @@ def _written(argument: Any) -> str:
 
 
 def _explain(sql: str) -> dict[str, Any]:
-    try:
-        statements = decode(parse(sql.encode())).get("stmts", ())
-    except (ParseError, ValueError):
-        return {}
+    statements = _trees(sql)
     name, body = only(statements[0]["stmt"]) if statements else ("", {})
     return body if name == "ExplainStmt" else {}
 
 
+def _trees(sql: str) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = decode(parse(sql.encode())).get("stmts", [])
+    except (ParseError, ValueError):
+        return []
+    return found
+
+
+@functools.lru_cache(maxsize=1_024)
 def set_columns(sql: str) -> frozenset[str]:
-    """The columns that the UPDATEs in an EXPLAIN set."""
+    """The columns that the UPDATEs in a statement set."""
     found: set[str] = set()
-    waiting: list[Any] = [_explain(sql)]
+    waiting: list[Any] = [_trees(sql)]
     while waiting:
         value = waiting.pop()
         if isinstance(value, list):

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from pytest_dsql.local.dpu import formulas
+from pytest_dsql.local.dpu.explain import set_columns
 from pytest_dsql.local.dpu.formulas import LEAST_ENTRY
 from pytest_dsql.local.dpu.processor import processor_seconds
 from pytest_dsql.local.dpu.tables import UNKNOWN, Table, look_up
@@ -143,4 +144,6 @@ def _bytes(answer: Answer, tables: Mapping[str, Table]) -> tuple[float, float]:
     verb = {b"UPDATE": "UPDATE", b"DELETE": "DELETE"}.get(found[1], "INSERT")
     # A row is looked up before it is written: its key, or the row that is changed.
     looked_up = max(rows, 1) * LEAST_ENTRY
-    return max(read, looked_up), rows * tables.get(writes[0], UNKNOWN).written_bytes(verb)
+    table = tables.get(writes[0], UNKNOWN)
+    columns = set_columns(statement.sql) if verb == "UPDATE" and table.indexes else frozenset[str]()
+    return max(read, looked_up), rows * table.written_bytes(verb, columns)

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from pytest_dsql.local.cluster import DATABASE
 from pytest_dsql.local.dpu.formulas import LEAST_ENTRY
 from pytest_dsql.local.postgres import SUPERUSER
 
+if TYPE_CHECKING:
+    import psycopg
+
+_LOG: Final = logging.getLogger(__name__)
+
 #: Rows that are looked at to learn how large a table's rows are.
 _SAMPLE: Final = 1_000
 _LOCK_TIMEOUT: Final = "200ms"
 
+#: The table of this name, and schema where one is given; where it isn't, any, `public` first.
+_FIND: Final = """
+SELECT c.oid, n.nspname::text, c.relname::text FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relname = %(name)s AND c.relkind = 'r' AND (n.nspname = %(schema)s OR %(schema)s IS NULL)
+  AND n.nspname !~ '^(pg_|pytest_dsql_engine)'
+ORDER BY n.nspname <> 'public' LIMIT 1"""
 _INDEXES: Final = """
 SELECT ARRAY(SELECT attname::text FROM unnest(i.indkey[0:i.indnkeyatts - 1]) AS k JOIN pg_attribute AS a
              ON a.attrelid = i.indrelid AND a.attnum = k)
-FROM pg_index AS i WHERE i.indrelid = %s::regclass AND NOT i.indisprimary"""
+FROM pg_index AS i WHERE i.indrelid = %s AND NOT i.indisprimary"""
 #: A stored row's header isn't part of what DSQL stores. NULL where there are no rows.
 _ROW: Final = "SELECT avg(pg_column_size(t.*)) - 24 FROM (SELECT * FROM {} LIMIT {}) AS t"
 
@@ -49,20 +62,35 @@ def look_up(socket_path: str, names: Iterable[str]) -> Mapping[str, Table]:
     Takes some milliseconds, and waits for a table that is being changed for no longer than a fraction of a second.
     """
     import psycopg
-    from psycopg import sql
 
     found: dict[str, Table] = {}
-    directory = str(Path(socket_path).parent)
-    options = f"-c lock_timeout={_LOCK_TIMEOUT} -c search_path=public"
-    user, database = SUPERUSER, DATABASE
-    with psycopg.connect(host=directory, user=user, dbname=database, options=options, autocommit=True) as connection:
-        for name in set(names):
-            identifier = sql.Identifier(*name.split(".", 1))
-            try:
-                row = connection.execute(sql.SQL(_ROW).format(identifier, sql.Literal(_SAMPLE))).fetchone()
-                indexes = connection.execute(_INDEXES, [identifier.as_string(connection)]).fetchall()
-            except psycopg.Error:
-                continue
-            size = float(row[0]) if row is not None and row[0] is not None else 0.0
-            found[name] = Table(max(size, LEAST_ENTRY), tuple(frozenset(one[0]) for one in indexes))
+    parameters: dict[str, Any] = {
+        "host": str(Path(socket_path).parent),
+        "user": SUPERUSER,
+        "dbname": DATABASE,
+        "options": f"-c lock_timeout={_LOCK_TIMEOUT}",
+    }
+    try:
+        with psycopg.connect(**parameters, autocommit=True) as connection:
+            for name in set(names):
+                with contextlib.suppress(psycopg.Error):  # it is being changed, or is none any more
+                    table = _look_at(connection, name)
+                    if table is not None:
+                        found[name] = table
+    except psycopg.OperationalError:
+        _LOG.warning("PostgreSQL can't be asked about tables", exc_info=True)
     return found
+
+
+def _look_at(connection: psycopg.Connection[Any], name: str) -> Table | None:
+    from psycopg import sql
+
+    schema, _, relation = name.rpartition(".")
+    known = connection.execute(_FIND, {"schema": schema or None, "name": relation}).fetchone()
+    if known is None:
+        return None
+    identity, *qualified = known
+    row = connection.execute(sql.SQL(_ROW).format(sql.Identifier(*qualified), sql.Literal(_SAMPLE))).fetchone()
+    indexes = connection.execute(_INDEXES, [identity]).fetchall()
+    size = float(row[0]) if row is not None and row[0] is not None else 0.0
+    return Table(max(size, LEAST_ENTRY), tuple(frozenset(one[0]) for one in indexes))

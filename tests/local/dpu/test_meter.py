@@ -42,6 +42,14 @@ def test_large_ones_cost_their_bytes(known: dict[str, Table]) -> None:
     assert found.write == pytest.approx(50 * (300 + 128) * WRITE)
 
 
+def test_an_update_writes_the_entries_of_the_indexes_that_it_changes(known: dict[str, Table]) -> None:
+    known["t"] = Table(128.0, (frozenset({"v"}), frozenset({"w"})))
+    moving = Statement("dml", "UPDATE t SET v = $1", writes=("t",))
+    staying = Statement("dml", "UPDATE t SET n = $1", writes=("t",))
+    assert totals(([(moving, b"UPDATE 100")], True)).write == pytest.approx(100 * 256 * WRITE)
+    assert totals(([(staying, b"UPDATE 100")], True)).write == pytest.approx(100 * 128 * WRITE)
+
+
 def test_what_was_rolled_back_was_read_but_not_written(known: dict[str, Table]) -> None:
     found = totals(([(WRITING, b"INSERT 0 1000")], False))
     assert found.write == 0
