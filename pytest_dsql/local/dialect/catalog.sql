@@ -88,6 +88,10 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
     WHEN 'work_mem' THEN '128MB'
     WHEN 'max_connections' THEN '20'
     WHEN 'work_mem' THEN '128MB'
+    -- In the sandbox of a contested transaction the path is another one.
+    WHEN 'search_path' THEN COALESCE(
+      NULLIF(pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.search_path', true), ''),
+      pg_catalog.show_config_by_name('search_path'))
     WHEN 'disable_sync_create_index' THEN pg_catalog.show_config_by_name_missing_ok('dsql.disable_sync_create_index', $2)
     ELSE pg_catalog.show_config_by_name_missing_ok($1, $2)
   END

@@ -165,7 +165,7 @@ def _with_numeric_scale(statement: Statement, source: Source) -> str | None:
 #: Parameters that PostgreSQL does not know, or knows with another value than DSQL.
 _SHOWN: Final = (
     *("server_version", "server_version_num", "default_toast_compression", "disable_sync_create_index"),
-    *("max_connections", "work_mem"),
+    *("max_connections", "work_mem", "search_path"),
 )
 _SHOW_ALL: Final = (
     "SELECT name, pg_catalog.current_setting(name, true) AS setting, short_desc AS description"

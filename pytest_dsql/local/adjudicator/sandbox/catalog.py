@@ -9,7 +9,8 @@ from typing import Any, Final, final
 
 from pytest_dsql.local.adjudicator.sandbox.forms import form
 
-#: Answers one row with one column, the JSON text that `Catalog.read` reads. For the superuser.
+#: Makes the helpers what they have to be, and answers one row with one column, the JSON text that `Catalog.read` reads.
+#: For the superuser, after each committed change of the catalog: until it is answered, no sandbox may be entered.
 CATALOG_QUERY: Final = "SELECT pytest_dsql_engine_sandbox.catalog()"
 
 
@@ -85,11 +86,17 @@ class Table:
 class Catalog:
     """The clients' tables at one moment."""
 
-    __slots__ = ("_by_name", "client_functions", "tables", "volatile_functions")
+    __slots__ = ("_by_name", "client_functions", "stale", "tables", "volatile_functions")
 
     def __init__(
-        self, tables: Sequence[Table], volatile_functions: frozenset[str], client_functions: frozenset[str]
+        self,
+        tables: Sequence[Table],
+        volatile_functions: frozenset[str],
+        client_functions: frozenset[str],
+        *,
+        stale: bool = False,
     ) -> None:
+        self.stale = stale  #: some helpers were in use and could not be renewed: to be read again soon
         self.tables: Mapping[int, Table] = {table.oid: table for table in tables}
         self.volatile_functions = volatile_functions  #: the names of functions that may answer anything
         self.client_functions = client_functions  #: of those: the clients' own, which may write
@@ -102,7 +109,7 @@ class Catalog:
         foreign = [_foreign_key(entry) for entry in read["foreign_keys"]]
         volatile = frozenset(read["volatile_functions"])
         tables = [_table(entry, foreign, volatile) for entry in read["tables"]]
-        return cls(tables, volatile, frozenset(read["client_functions"]))
+        return cls(tables, volatile, frozenset(read["client_functions"]), stale=read["stale"])
 
     def find(self, schema: str | None, name: str, schemas: Sequence[str]) -> Table | None:
         """The table that a name means to a session whose search path is `schemas`; None: none of the clients'."""

@@ -62,7 +62,7 @@ BEGIN
     EXECUTE h.view_text;
     INSERT INTO pytest_dsql_engine_sandbox.helper (relid, place, view_name, view_text, neighbours, indexes)
     VALUES (relation, h.place, h.view_name, h.view_text, '{}', '{}');
-    PERFORM pytest_dsql_engine_sandbox.detach(relation, ARRAY[h.view_name::regclass::oid]);
+    PERFORM pytest_dsql_engine_sandbox.detach(ARRAY[h.view_name::regclass::oid]);
   END IF;
   -- It reads with its owner's privileges, as the view does.
   UPDATE pg_class SET relowner = owner, relacl = acl
@@ -78,138 +78,135 @@ BEGIN
 END
 $$;
 
--- Makes the helpers of these tables what they have to be, and of those that are or were bound to them by foreign keys:
--- their functions name each other. For whoever changes the catalog past PostgreSQL's own commands, too.
-CREATE FUNCTION pytest_dsql_engine_sandbox.renew(VARIADIC relations oid[]) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
-SET pytest_dsql_engine.renewing = on SET client_min_messages = warning AS $$
-DECLARE
-  relation oid;
+CREATE FUNCTION pytest_dsql_engine_sandbox.copy_all_privileges() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  FOR relation IN
-    SELECT unnest(relations) UNION
-    SELECT unnest(neighbours) FROM pytest_dsql_engine_sandbox.helper WHERE relid = ANY (relations) UNION
-    SELECT relid FROM pytest_dsql_engine_sandbox.helper WHERE neighbours && relations UNION
-    SELECT confrelid FROM pg_constraint WHERE conrelid = ANY (relations) AND contype = 'f'
-    ORDER BY 1
-  LOOP
-    -- Two indexes of a table can be made at the same time, its helpers can't.
-    PERFORM pg_advisory_xact_lock(hashtextextended(format('helpers of %s', relation), 0));
-    PERFORM pytest_dsql_engine_sandbox.renew_table(relation);
-  END LOOP;
-  PERFORM pytest_dsql_engine_sandbox.renew_views();
-END
-$$;
-REVOKE EXECUTE ON FUNCTION pytest_dsql_engine_sandbox.renew FROM PUBLIC;
-
--- Removes what belongs to nothing any more.
-CREATE FUNCTION pytest_dsql_engine_sandbox.forget(relations oid[], schemas text[]) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET pytest_dsql_engine.renewing = on SET client_min_messages = warning AS $$
-DECLARE
-  h pytest_dsql_engine_sandbox.helper;
-  f text;
-  s text;
-BEGIN
-  FOR h IN DELETE FROM pytest_dsql_engine_sandbox.helper WHERE relid = ANY (relations) RETURNING * LOOP
-    PERFORM pytest_dsql_engine_sandbox.remove(h);
-    FOR f IN SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'pytest_dsql_engine_sandbox'::regnamespace
-      AND proname::text = ANY (ARRAY['write_', 'events_', 'freed_', 'shared_', 'keys_'] || h.relid::text)
-    LOOP
-      EXECUTE 'DROP FUNCTION ' || f;
-    END LOOP;
-  END LOOP;
-  FOREACH s IN ARRAY schemas LOOP
-    EXECUTE format('DROP SCHEMA IF EXISTS %I, %I, %I CASCADE', pytest_dsql_engine_sandbox.view_schema(s::name),
-      pytest_dsql_engine_sandbox.overlay_schema(s::name), pytest_dsql_engine_sandbox.stage_schema(s::name));
-  END LOOP;
-END
-$$;
-REVOKE EXECUTE ON FUNCTION pytest_dsql_engine_sandbox.forget FROM PUBLIC;
-
-CREATE FUNCTION pytest_dsql_engine_sandbox.copy_all_privileges() RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT pytest_dsql_engine_sandbox.copy_privileges(relid, view_name::regclass),
+  PERFORM pytest_dsql_engine_sandbox.copy_privileges(relid, view_name::regclass),
     pytest_dsql_engine_sandbox.copy_privileges(relid, to_regclass(replace(view_name, 'pytest_dsql_engine_v_', 'pytest_dsql_engine_s_')))
   FROM pytest_dsql_engine_sandbox.helper WHERE overlay_name IS NOT NULL;
-$$;
-REVOKE EXECUTE ON FUNCTION pytest_dsql_engine_sandbox.copy_all_privileges FROM PUBLIC;
-
-CREATE FUNCTION pytest_dsql_engine_sandbox.prepare(schemas text[]) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET pytest_dsql_engine.renewing = on AS $$
-BEGIN
-  PERFORM pytest_dsql_engine_sandbox.make_schemas(s) FROM unnest(schemas) AS s WHERE pytest_dsql_engine_sandbox.is_clients(s);
 END
 $$;
-REVOKE EXECUTE ON FUNCTION pytest_dsql_engine_sandbox.prepare FROM PUBLIC;
 
-CREATE FUNCTION pytest_dsql_engine_sandbox.follow() RETURNS event_trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- Removes what belongs to nothing any more.
+CREATE FUNCTION pytest_dsql_engine_sandbox.forget(h pytest_dsql_engine_sandbox.helper) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  f text;
+BEGIN
+  PERFORM pytest_dsql_engine_sandbox.remove(h);
+  DELETE FROM pytest_dsql_engine_sandbox.watched WHERE relid = h.relid;
+  FOR f IN SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'pytest_dsql_engine_sandbox'::regnamespace
+    AND proname::text = ANY (ARRAY['write_' || h.relid, 'events_' || h.relid, 'freed_' || h.relid, 'shared_' || h.relid, 'keys_' || h.relid])
+  LOOP
+    EXECUTE 'DROP FUNCTION ' || f;
+  END LOOP;
+END
+$$;
+
+CREATE FUNCTION pytest_dsql_engine_sandbox.forget_schemas() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  s name;
+BEGIN
+  FOR s IN
+    SELECT nspname FROM pg_namespace WHERE nspname ~ '^pytest_dsql_engine_[vos]_[0-9a-f]{32}$' AND right(nspname, 32) NOT IN (
+      SELECT md5(nspname) FROM pg_namespace WHERE pytest_dsql_engine_sandbox.is_clients(nspname))
+  LOOP
+    EXECUTE format('DROP SCHEMA %I CASCADE', s);
+  END LOOP;
+END
+$$;
+
+-- Makes the helpers what they have to be after what clients have changed: the engine's own connection does it, outside of
+-- their transactions. What is in use stays stale until the next time.
+CREATE FUNCTION pytest_dsql_engine_sandbox.settle() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET check_function_bodies = off
+SET pytest_dsql_engine.renewing = on SET client_min_messages = warning SET lock_timeout = '20ms' AS $$
 DECLARE
   changed oid[];
-  views boolean;
-  schemas boolean;
+  relation oid;
+  h pytest_dsql_engine_sandbox.helper;
+BEGIN
+  WITH taken AS (DELETE FROM pytest_dsql_engine_sandbox.stale RETURNING relid)
+  SELECT array_agg(DISTINCT relid) INTO changed FROM taken;
+  IF changed IS NULL THEN
+    RETURN;
+  END IF;
+  FOR h IN SELECT * FROM pytest_dsql_engine_sandbox.helper AS p WHERE NOT EXISTS (SELECT FROM pg_class AS c WHERE c.oid = p.relid) LOOP
+    changed := changed || h.neighbours;
+    BEGIN
+      PERFORM pytest_dsql_engine_sandbox.forget(h);
+    EXCEPTION WHEN lock_not_available THEN
+      INSERT INTO pytest_dsql_engine_sandbox.stale VALUES (0);
+    END;
+  END LOOP;
+  -- Tables that are bound to each other by foreign keys have functions that name each other.
+  FOR relation IN
+    SELECT unnest(changed) UNION
+    SELECT unnest(neighbours) FROM pytest_dsql_engine_sandbox.helper WHERE relid = ANY (changed) UNION
+    SELECT relid FROM pytest_dsql_engine_sandbox.helper WHERE neighbours && changed UNION
+    SELECT confrelid FROM pg_constraint WHERE conrelid = ANY (changed) AND contype = 'f'
+    ORDER BY 1
+  LOOP
+    BEGIN
+      PERFORM pytest_dsql_engine_sandbox.watch(relation);
+      PERFORM pytest_dsql_engine_sandbox.renew_table(relation);
+    EXCEPTION WHEN lock_not_available THEN
+      INSERT INTO pytest_dsql_engine_sandbox.stale VALUES (relation);
+    END;
+  END LOOP;
+  BEGIN
+    PERFORM pytest_dsql_engine_sandbox.renew_views();
+    IF 0 = ANY (changed) THEN
+      PERFORM pytest_dsql_engine_sandbox.copy_all_privileges();
+      PERFORM pytest_dsql_engine_sandbox.forget_schemas();
+    END IF;
+  EXCEPTION WHEN lock_not_available THEN
+    INSERT INTO pytest_dsql_engine_sandbox.stale VALUES (0);
+  END;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION pytest_dsql_engine_sandbox.settle FROM PUBLIC;
+
+CREATE FUNCTION pytest_dsql_engine_sandbox.follow() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET client_min_messages = warning AS $$
+DECLARE
+  changed oid[];
 BEGIN
   IF show_config_by_name_missing_ok('pytest_dsql_engine.renewing', true) = 'on' THEN
     RETURN;
   END IF;
-  IF TG_TAG IN ('GRANT', 'REVOKE') THEN
-    PERFORM pytest_dsql_engine_sandbox.copy_all_privileges();
-    PERFORM pytest_dsql_engine_sandbox.renew(VARIADIC '{}');
-    RETURN;
-  END IF;
-  SELECT array_agg(DISTINCT COALESCE(i.indrelid, k.conrelid, c.objid))
-      FILTER (WHERE c.classid IN ('pg_class'::regclass, 'pg_constraint'::regclass) AND c.object_type NOT IN ('view', 'sequence')),
-    bool_or(c.object_type = 'view'), bool_or(c.object_type = 'schema' AND c.command_tag = 'ALTER SCHEMA')
-  INTO changed, views, schemas
-  FROM pg_event_trigger_ddl_commands() AS c
-  LEFT JOIN pytest_dsql_engine_index AS i ON c.classid = 'pg_class'::regclass AND i.indexrelid = c.objid
-  LEFT JOIN pg_constraint AS k ON c.classid = 'pg_constraint'::regclass AND k.oid = c.objid
-  WHERE c.objid IS NOT NULL;
-  IF TG_TAG = 'CREATE SCHEMA' THEN
-    PERFORM pytest_dsql_engine_sandbox.prepare(ARRAY(
-      SELECT n.nspname FROM pg_event_trigger_ddl_commands() AS c JOIN pg_namespace AS n ON n.oid = c.objid
-      WHERE c.classid = 'pg_namespace'::regclass));
-  END IF;
-  IF schemas THEN
-    changed := ARRAY(SELECT relid FROM pytest_dsql_engine_sandbox.helper);
-  END IF;
-  IF changed IS NOT NULL OR views THEN
-    PERFORM pytest_dsql_engine_sandbox.renew(VARIADIC COALESCE(changed, '{}'));
-  END IF;
+  -- Without the command's object: GRANT and REVOKE. A schema that is renamed renames everything.
+  WITH command AS (
+    SELECT c.classid, c.object_type, COALESCE(i.indrelid, k.conrelid, c.objid) AS relid
+    FROM pg_event_trigger_ddl_commands() AS c
+    LEFT JOIN pytest_dsql_engine_index AS i ON c.object_type = 'index' AND i.indexrelid = c.objid
+    LEFT JOIN pg_constraint AS k ON c.object_type = 'table constraint' AND k.oid = c.objid
+  ), noted AS (
+    INSERT INTO pytest_dsql_engine_sandbox.stale
+    SELECT DISTINCT CASE WHEN object_type IN ('table', 'table column', 'table constraint', 'index') THEN COALESCE(relid, 0) ELSE 0 END
+    FROM command WHERE object_type IN ('table', 'table column', 'table constraint', 'index', 'view', 'schema') OR relid IS NULL
+    UNION ALL SELECT h.relid FROM pytest_dsql_engine_sandbox.helper AS h WHERE TG_TAG = 'ALTER SCHEMA'
+  )
+  -- Two indexes of a table may be made at the same time: their triggers wait until both are there.
+  SELECT array_agg(DISTINCT relid) INTO changed FROM command WHERE object_type = 'table' AND TG_TAG IN ('CREATE TABLE', 'ALTER TABLE');
+  FOR n IN 1..COALESCE(cardinality(changed), 0) LOOP
+    PERFORM pytest_dsql_engine_sandbox.watch(changed[n]);
+  END LOOP;
 END
 $$;
 
 CREATE FUNCTION pytest_dsql_engine_sandbox.follow_drop() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  relations oid[];
-  indexes_ oid[];
-  schemas text[];
-  changed oid[];
 BEGIN
   IF show_config_by_name_missing_ok('pytest_dsql_engine.renewing', true) = 'on' THEN
     RETURN;
   END IF;
-  SELECT COALESCE(array_agg(objid) FILTER (WHERE object_type IN ('table', 'view')), '{}'),
-    COALESCE(array_agg(objid) FILTER (WHERE object_type = 'index'), '{}'),
-    COALESCE(array_agg(object_name) FILTER (WHERE object_type = 'schema'), '{}')
-  INTO relations, indexes_, schemas
-  FROM pg_event_trigger_dropped_objects();
-  changed := ARRAY(
-    SELECT relid FROM pytest_dsql_engine_sandbox.helper
-    WHERE (neighbours && relations OR indexes && indexes_) AND relid <> ALL (relations));
-  IF relations <> '{}' OR schemas <> '{}' THEN
-    PERFORM pytest_dsql_engine_sandbox.forget(relations, schemas);
-  END IF;
-  IF changed <> '{}' THEN
-    PERFORM pytest_dsql_engine_sandbox.renew(VARIADIC changed);
-  END IF;
+  INSERT INTO pytest_dsql_engine_sandbox.stale
+  SELECT DISTINCT COALESCE(h.relid, 0) FROM pg_event_trigger_dropped_objects() AS d
+  LEFT JOIN pytest_dsql_engine_sandbox.helper AS h ON d.object_type = 'index' AND d.objid = ANY (h.indexes)
+  WHERE d.object_type IN ('table', 'view', 'index', 'schema');
 END
 $$;
 
 SELECT pytest_dsql_engine_sandbox.make_schemas('public');
 
--- PostgreSQL takes event triggers by their names: those that count rows have been made before.
 CREATE EVENT TRIGGER pytest_dsql_engine_sandbox ON ddl_command_end EXECUTE FUNCTION pytest_dsql_engine_sandbox.follow();
 CREATE EVENT TRIGGER pytest_dsql_engine_sandbox_drop ON sql_drop EXECUTE FUNCTION pytest_dsql_engine_sandbox.follow_drop();

@@ -30,11 +30,17 @@ CREATE TABLE pytest_dsql_engine_sandbox.helper (
   overlay_text text,
   view_text text NOT NULL,
   functions text,
-  triggers text,
   neighbours oid[] NOT NULL, -- the tables that it is bound to by foreign keys
   indexes oid[] NOT NULL, -- its unique indexes
   keys jsonb -- by index: the expression of a key of a row called `{row}`
 );
+
+-- What a client's statement has changed since helpers were last looked at; 0: something else than one table. Rows may be
+-- there twice, so that nobody waits for anybody.
+CREATE TABLE pytest_dsql_engine_sandbox.stale (relid oid NOT NULL);
+
+-- The columns that the triggers on a client's table watch.
+CREATE TABLE pytest_dsql_engine_sandbox.watched (relid oid PRIMARY KEY, keyed text, referring text);
 
 CREATE FUNCTION pytest_dsql_engine_sandbox.view_schema(schema name) RETURNS name LANGUAGE sql IMMUTABLE STRICT
 AS $$ SELECT ('pytest_dsql_engine_v_' || pg_catalog.md5(schema::text))::name $$;
@@ -61,7 +67,7 @@ $$;
 -- Runs as the client's role: the path is the session's own, with each schema's views before the schema.
 CREATE FUNCTION pytest_dsql_engine_sandbox.enter() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  written text := pg_catalog.current_setting('search_path');
+  written text := pg_catalog.show_config_by_name('search_path');
 BEGIN
   PERFORM pg_catalog.set_config_by_name('search_path', (
     SELECT COALESCE(pg_catalog.string_agg(

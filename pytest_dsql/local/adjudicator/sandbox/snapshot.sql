@@ -1,7 +1,7 @@
 -- What the gateway knows of the clients' tables, as one JSON text.
 
-CREATE FUNCTION pytest_dsql_engine_sandbox.catalog() RETURNS text
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION pytest_dsql_engine_sandbox.described_tables() RETURNS json
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH relation AS (
     SELECT c.oid, nspname, relname, relkind FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace
     WHERE relkind IN ('r', 'v') AND pytest_dsql_engine_sandbox.is_clients(nspname)
@@ -29,6 +29,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     GROUP BY indrelid
   )
   SELECT json_build_object(
+    'stale', EXISTS (SELECT FROM pytest_dsql_engine_sandbox.stale),
     'tables', (SELECT COALESCE(json_agg(json_build_object(
         'oid', r.oid::bigint, 'schema', nspname, 'name', relname, 'view', relkind = 'v', 'columns', COALESCE(columns, '[]'),
         'generated', COALESCE(generated, '[]'), 'identities', COALESCE(identities, '[]'), 'always', COALESCE(always, '[]'),
@@ -41,9 +42,20 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         'parent_columns', pytest_dsql_engine_sandbox.column_names(confrelid, confkey),
         'on_delete', confdeltype, 'on_update', confupdtype)), '[]')
       FROM pg_constraint WHERE contype = 'f'),
-    'volatile_functions', (SELECT json_agg(DISTINCT proname) FROM pg_proc WHERE provolatile = 'v'),
+    'volatile_functions', (SELECT json_agg(DISTINCT proname) FROM pg_proc JOIN pg_namespace AS n ON n.oid = pronamespace
+      WHERE provolatile = 'v' AND NOT pytest_dsql_engine_sandbox.is_hidden(nspname)),
     'client_functions', (SELECT COALESCE(json_agg(DISTINCT proname), '[]')
       FROM pg_proc JOIN pg_namespace AS n ON n.oid = pronamespace
       WHERE provolatile = 'v' AND pytest_dsql_engine_sandbox.is_clients(nspname)))
+$$;
+REVOKE EXECUTE ON FUNCTION pytest_dsql_engine_sandbox.described_tables FROM PUBLIC;
+
+-- The same after the helpers were made what they have to be. One connection at a time.
+CREATE FUNCTION pytest_dsql_engine_sandbox.catalog() RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('pytest_dsql_engine_sandbox', 0));
+  PERFORM pytest_dsql_engine_sandbox.settle();
+  RETURN pytest_dsql_engine_sandbox.described_tables()::pg_catalog.text;
+END
 $$;
 REVOKE EXECUTE ON FUNCTION pytest_dsql_engine_sandbox.catalog FROM PUBLIC;

@@ -13,7 +13,7 @@ $$;
 
 -- PostgreSQL must not keep clients from changing what helpers are made from, nor tell them that helpers depend on it: so
 -- it isn't told of that.
-CREATE FUNCTION pytest_dsql_engine_sandbox.detach(relation oid, helpers oid[]) RETURNS void
+CREATE FUNCTION pytest_dsql_engine_sandbox.detach(helpers oid[]) RETURNS void
 LANGUAGE sql AS $$
   WITH helper AS (
     SELECT 'pg_class'::regclass::oid AS classid, oid AS objid FROM unnest(helpers) AS oid WHERE oid IS NOT NULL
@@ -21,9 +21,7 @@ LANGUAGE sql AS $$
     UNION ALL SELECT 'pg_attrdef'::regclass, oid FROM pg_attrdef WHERE adrelid = ANY (helpers)
     UNION ALL SELECT 'pg_constraint'::regclass, oid FROM pg_constraint WHERE conrelid = ANY (helpers)
     UNION ALL SELECT 'pg_class'::regclass, indexrelid FROM pytest_dsql_engine_index WHERE indrelid = ANY (helpers)
-    -- pg_trigger, whose name belongs to a view
-    UNION ALL SELECT 2620, oid FROM pytest_dsql_engine_trigger
-    WHERE tgrelid = ANY (helpers) OR (tgrelid = relation AND starts_with(tgname::text, 'pytest_dsql_engine'))
+    UNION ALL SELECT 2620, oid FROM pytest_dsql_engine_trigger WHERE tgrelid = ANY (helpers) -- pg_trigger
   )
   DELETE FROM pg_depend AS d USING helper AS h
   WHERE d.classid = h.classid AND d.objid = h.objid AND d.deptype = 'n'
@@ -58,7 +56,6 @@ DECLARE
   defined text;
   defaults text;
   events text;
-  reporting record;
   stage text := format('%I.%I', pytest_dsql_engine_sandbox.stage_schema(schema::name), name);
 BEGIN
   SELECT array_agg(a.attname ORDER BY attnum),
@@ -91,10 +88,9 @@ BEGIN
       FROM pytest_dsql_engine_sandbox.unique_indexes(relation) AS u
       UNION SELECT pytest_dsql_engine_sandbox.each('{c}', f.columns, ', ') FROM pytest_dsql_engine_sandbox.foreign_keys(relation, false) AS f) AS i(keys)), '');
   events := pytest_dsql_engine_sandbox.events_function(relation, schema, name, columns, h.overlay_name);
-  reporting := pytest_dsql_engine_sandbox.reporting(relation, schema, name, h.overlay_name);
   h.functions := concat(
-    pytest_dsql_engine_sandbox.write_function(relation, schema, name, columns, generated, h.overlay_name), events, reporting.functions);
-  h.triggers := reporting.triggers;
+    pytest_dsql_engine_sandbox.write_function(relation, schema, name, columns, generated, h.overlay_name), events,
+    pytest_dsql_engine_sandbox.reporting(relation, schema, name, h.overlay_name));
   h.neighbours := ARRAY(
     SELECT confrelid FROM pg_constraint WHERE conrelid = relation AND contype = 'f' AND confrelid <> relation
     UNION SELECT conrelid FROM pg_constraint WHERE confrelid = relation AND contype = 'f' AND conrelid <> relation ORDER BY 1);
@@ -118,9 +114,9 @@ CREATE TRIGGER pytest_dsql_engine INSTEAD OF INSERT ON {stage} FOR EACH ROW EXEC
     'view', h.view_name, 'table', h.place, 'overlay', h.overlay_name, 'relid', relation::text,
     'own', pytest_dsql_engine_sandbox.each('b.{c}', columns, ', '), 'overlaid', pytest_dsql_engine_sandbox.each('o.{c}', columns, ', '),
     'defaults', CASE WHEN defaults IS NOT NULL THEN format('ALTER VIEW %s %s;', h.view_name, defaults) END,
-    'after', CASE WHEN events IS NOT NULL THEN format(
-      'CREATE TRIGGER pytest_dsql_engine_after AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH STATEMENT'
-      ' EXECUTE FUNCTION pytest_dsql_engine_sandbox.after_statement();', h.view_name) END);
+    -- Also where there is no foreign key: one may come later, and a view in use can't be made anew.
+    'after', format('CREATE TRIGGER pytest_dsql_engine_after AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH STATEMENT'
+      ' EXECUTE FUNCTION pytest_dsql_engine_sandbox.after_statement();', h.view_name));
   RETURN h;
 END
 $$;
@@ -164,7 +160,6 @@ DECLARE
   name text;
   present pytest_dsql_engine_sandbox.helper;
   wanted pytest_dsql_engine_sandbox.helper;
-  t text;
   stage regclass;
 BEGIN
   SELECT nspname, relname INTO schema, name FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace
@@ -188,23 +183,15 @@ BEGIN
   ELSIF present.functions IS DISTINCT FROM wanted.functions THEN
     EXECUTE wanted.functions;
   END IF;
-  IF present.triggers IS DISTINCT FROM wanted.triggers THEN
-    FOR t IN SELECT tgname FROM pytest_dsql_engine_trigger WHERE tgrelid = relation AND starts_with(tgname::text, 'pytest_dsql_engine') LOOP
-      EXECUTE format('DROP TRIGGER %I ON %s', t, wanted.place);
-    END LOOP;
-    IF wanted.triggers IS NOT NULL THEN
-      EXECUTE wanted.triggers;
-    END IF;
-  END IF;
   stage := to_regclass(format('%I.%I', pytest_dsql_engine_sandbox.stage_schema(schema::name), name));
-  PERFORM pytest_dsql_engine_sandbox.detach(relation, ARRAY[wanted.view_name::regclass, wanted.overlay_name::regclass, stage]);
-  PERFORM pytest_dsql_engine_sandbox.hide_triggers(ARRAY[relation, wanted.view_name::regclass, stage]);
+  PERFORM pytest_dsql_engine_sandbox.detach(ARRAY[wanted.view_name::regclass, wanted.overlay_name::regclass, stage]);
+  PERFORM pytest_dsql_engine_sandbox.hide_triggers(ARRAY[wanted.view_name::regclass, wanted.overlay_name::regclass, stage]);
   PERFORM pytest_dsql_engine_sandbox.copy_privileges(relation, wanted.view_name::regclass);
   PERFORM pytest_dsql_engine_sandbox.copy_privileges(relation, stage);
   INSERT INTO pytest_dsql_engine_sandbox.helper SELECT wanted.*
-  ON CONFLICT (relid) DO UPDATE SET (place, view_name, overlay_name, overlay_text, view_text, functions, triggers, neighbours, indexes, keys)
+  ON CONFLICT (relid) DO UPDATE SET (place, view_name, overlay_name, overlay_text, view_text, functions, neighbours, indexes, keys)
     = ROW(excluded.place, excluded.view_name, excluded.overlay_name, excluded.overlay_text, excluded.view_text, excluded.functions,
-      excluded.triggers, excluded.neighbours, excluded.indexes, excluded.keys);
+      excluded.neighbours, excluded.indexes, excluded.keys);
 END
 $$;
 
