@@ -101,8 +101,58 @@ def test_the_columns_of_the_primary_key_are_told_from_those_it_includes(connecti
 
 
 def test_nothing_of_the_engines_own_is_listed(psql: Psql) -> None:
-    commands = [r"\du", r"\l", r"\df", r"\d", r"\dT", r"\dp", r"\ddp", r"\dy", r"\dx", r"\drds", r"\dm", r"\ds"]
+    commands = [
+        r"\du",
+        r"\l",
+        r"\dn+",
+        r"\dt *.*",
+        r"\df *.*",
+        r"\dT *.*",
+        r"\dv *.*",
+        r"\ds *.*",
+        r"\dp *.*",
+        r"\di *.*",
+    ]
+    commands += [r"\ddp", r"\dy", r"\dx+", r"\drds", r"\dA+", r"\d pg_catalog.*", r"\dconfig *"]
     assert "pytest_dsql" not in psql(*commands)
+
+
+SYSTEM_VIEWS = [
+    *(
+        "pg_class",
+        "pg_namespace",
+        "pg_proc",
+        "pg_type",
+        "pg_constraint",
+        "pg_tables",
+        "pg_views",
+        "pg_indexes",
+        "pg_rules",
+    ),
+    *("pg_stats", "pg_sequences", "information_schema.tables", "information_schema.columns"),
+    *("information_schema.routines", "information_schema.schemata", "information_schema.table_privileges"),
+    *("information_schema.table_constraints", "information_schema.triggers", "information_schema.parameters"),
+]
+
+
+@pytest.mark.parametrize("name", SYSTEM_VIEWS)
+def test_no_row_tells_of_the_engine(connection: psycopg.Connection[Any], name: str) -> None:
+    columns = {
+        "pg_class": "relname",
+        "pg_namespace": "nspname",
+        "pg_proc": "proname",
+        "pg_type": "typname",
+        "pg_constraint": "conname",
+    }
+    shown = f"x.{columns[name]}::text" if name in columns else "x::text"
+    assert rows(connection, f"SELECT x FROM {name} AS x WHERE {shown} ~ 'pytest_dsql'") == []
+
+
+def test_comments_are_found_by_the_catalogs_numbers(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("COMMENT ON TABLE only_keys IS 'nothing else'")
+    found = "classoid = 'pg_class'::regclass AND objoid = 'only_keys'::regclass"
+    assert rows(connection, f"SELECT description FROM pg_description WHERE {found}") == [("nothing else",)]
+    assert rows(connection, "SELECT obj_description('only_keys'::regclass, 'pg_class')") == [("nothing else",)]
 
 
 def test_there_is_one_role_at_first(connection: psycopg.Connection[Any]) -> None:
