@@ -74,6 +74,7 @@ class Cluster:
     principals: Sequence[Principal]  #: the engine's, which may become more
     rules: date  #: the dialect's rules of this day hold
     limits: Limits = DEFAULT  #: replaced as a whole when one is changed; ask anew each time
+    backends: int = 1_480  #: connections that its PostgreSQL may be asked for at once
     asleep: bool = False  #: begins INACTIVE
     clock: EngineClock = field(default_factory=EngineClock)
     catalog_version: int = 0  #: counts the committed changes of the catalog

@@ -21,8 +21,10 @@ from pytest_dsql.local.principals import new_principal
 from pytest_dsql.local.template import catalog_sql, copy_tree, ensure_template, template_key
 from pytest_dsql.local.trouble import NO_TROUBLE, Trouble
 
-#: DSQL allows 10,000; a laptop is bounded by memory and processes. Enough for a burst of 1,000 beside what is open.
+#: DSQL allows 10,000; a laptop is bounded by memory and processes. Sessions have a connection while they are busy.
 MAX_CONNECTIONS: Final = 1_500
+#: What the engine itself may need of them.
+_OWN_CONNECTIONS: Final = 20
 
 _COMMON: Final = {
     "listen_addresses": "",
@@ -199,6 +201,7 @@ class Clusters:
             principals=self._principals,
             rules=self._rules,
             limits=self._limits,
+            backends=MAX_CONNECTIONS - _OWN_CONNECTIONS,
             peers=self._peers,
             trouble=self._trouble,
             asleep=self._asleep,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -58,7 +59,7 @@ def test_a_held_connection_costs_the_gateway_little_and_postgresql_nothing(engin
     tokens = TokenSource(endpoint)
     dial(endpoint, tokens)[0].close()
     before_kib = resident_kib(engine.pid)
-    connections: list[psycopg.Connection[object]] = []
+    connections: list[psycopg.Connection[Any]] = []
     try:
         for _ in range(held):
             connection, _ = dial(endpoint, tokens)

@@ -53,6 +53,7 @@ class Frontend(asyncio.Protocol):
         "portals",
         "prepared",
         "transport",
+        "unsynced",
     )
 
     def __init__(self, session: Session) -> None:
@@ -60,6 +61,7 @@ class Frontend(asyncio.Protocol):
         self.lost = False
         self.prepared: dict[bytes, Prepared] = {}  #: by the client's names
         self.portals: dict[bytes, Portal] = {}
+        self.unsynced = False  #: something was sent that no Sync has ended
         self._session = session
         self._held = bytearray()  #: what waits: for its rest, for the statement before it, or for the driver
         self._needed = 0  #: how much there has to be before it is looked at
@@ -78,6 +80,7 @@ class Frontend(asyncio.Protocol):
         session = self._session
         if session.over:
             return
+        session.loan.touched = True
         if session.group is not None or session.driver.working or self._judging:
             self._held += data
             if self._waiter is not None and len(self._held) >= self._needed:
@@ -188,7 +191,9 @@ class Frontend(asyncio.Protocol):
                 passed = position = after
                 break
             elif kind == frames.TERMINATE:
-                session.leaving = True
+                # PostgreSQL isn't told: its connection may serve another session.
+                session.depart()
+                return
             if replacement is not None:
                 pieces += (data[passed:position], replacement)
                 passed = after
@@ -203,6 +208,8 @@ class Frontend(asyncio.Protocol):
                 self._needed = HEADER_SIZE
         if group is not None:
             session.group = group
+        if position:
+            self.unsynced = group is None
         if pieces:
             pieces.append(data[passed:position])
             session.backend.transport.write(b"".join(pieces))
@@ -213,6 +220,7 @@ class Frontend(asyncio.Protocol):
 
     def _forward(self, data: bytes, pieces: list[bytes], passed: int, position: int, after: int) -> None:
         """Pass on what comes before a message that the driver takes, and hold what comes behind it."""
+        self.unsynced = False  # the driver begins with a Sync
         pieces.append(data[passed:position])
         if before := b"".join(pieces):
             self._session.backend.transport.write(before)
@@ -255,10 +263,12 @@ class Frontend(asyncio.Protocol):
 
     def decide(self, text: bytes) -> Decision:
         """Decide what becomes of a text."""
-        decision = self._decision
+        session = self._session
+        decision, self._decision = self._decision, None
         if decision is None:
-            return self._session.statements.decide(text, self._session.cluster.rules)
-        self._decision = None
+            decision = session.statements.decide(text, session.cluster.rules)
+        if decision.leaves:
+            session.loan.left(decision.leaves)
         return decision
 
     def note(self, kind: int, payload: bytes) -> bytes:

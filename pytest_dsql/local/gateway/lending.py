@@ -127,7 +127,7 @@ class Lender:
         """Have a connection hold a session's prepared statements, and no other's."""
         if pooled.used:
             await pooled.forget_statements()
-        if statements := loan.session.statements():
+        if statements := loan.session.prepared_statements():
             await pooled.make_statements(statements)
 
     def _hand_over(self, loan: Loan, pooled: PooledBackend) -> None:

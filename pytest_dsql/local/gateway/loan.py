@@ -6,6 +6,7 @@ import asyncio
 from typing import Protocol, TypeAlias, final
 
 from pytest_dsql.local.gateway import frames
+from pytest_dsql.local.gateway.leftovers import Leftover
 from pytest_dsql.local.gateway.pooled import PooledBackend
 from pytest_dsql.local.gateway.startup import Startup
 
@@ -22,11 +23,11 @@ class Borrower(Protocol):
     def idle(self) -> bool:
         """Whether nothing is going on: no transaction, nothing unanswered, nothing held."""
 
-    def lend(self, transport: asyncio.Transport, key: bytes | None) -> asyncio.Protocol:
+    def lend(self, transport: asyncio.Transport, key: bytes) -> asyncio.Protocol:
         """Take this transport, with PostgreSQL's cancellation key, for what goes to PostgreSQL; give its protocol."""
 
-    def statements(self) -> list[tuple[bytes, bytes]]:
-        """Give the names of the prepared statements, and the Parse messages that make them."""
+    def prepared_statements(self) -> list[bytes]:
+        """Give the Parse messages that make the prepared statements."""
 
     def broken(self, farewell: bytes) -> None:
         """End the session with this message."""
@@ -88,6 +89,13 @@ class Loan(asyncio.Transport):
             self._asked = True
             self._lender.lend(self)
 
+    def left(self, leaves: Leftover) -> None:
+        """Hear what a statement may leave in the connection."""
+        if leaves is Leftover.KEPT:
+            self.pinned = True
+        else:
+            self.unsure = True
+
     def arrived(self, pooled: PooledBackend) -> None:
         """Take a connection, and send what was kept."""
         self._asked = False
@@ -110,7 +118,7 @@ class Loan(asyncio.Transport):
         pooled = self.pooled
         assert pooled is not None
         self.pooled = None
-        self.session.lend(self, None)
+        self.session.lend(self, b"")
         pooled.transport.set_protocol(pooled)
         pooled.transport.resume_reading()  # a slow client may have paused it
         return pooled
@@ -130,7 +138,7 @@ class Loan(asyncio.Transport):
             self._closing = True
             self._held.clear()
             loop = asyncio.get_running_loop()
-            loop.call_soon(self.session.lend(self, None).connection_lost, None)
+            loop.call_soon(self.session.lend(self, b"").connection_lost, None)
 
     def abort(self) -> None:
         """Close."""

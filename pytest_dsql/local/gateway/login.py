@@ -19,7 +19,8 @@ from pytest_dsql.local.gateway import frames, startup, token
 from pytest_dsql.local.gateway.authority import ALPN, LOCALHOST
 from pytest_dsql.local.gateway.directory import ClusterDirectory
 from pytest_dsql.local.gateway.disguise import INTERNAL_PREFIX
-from pytest_dsql.local.gateway.opening import BackendRefused, Opened, open_backend
+from pytest_dsql.local.gateway.lending import Greeting, Lender
+from pytest_dsql.local.gateway.opening import BackendRefused
 from pytest_dsql.local.gateway.session import Session
 from pytest_dsql.local.gateway.startup import Startup, StartupRefused
 from pytest_dsql.local.gateway.statements import Statements
@@ -71,6 +72,14 @@ class Reception:
     def __post_init__(self) -> None:
         self.opening = asyncio.Semaphore(_OPENING_AT_ONCE)
         self.logins: set[Login] = set()  #: that are under way
+        self.lenders: dict[str, Lender] = {}  #: by the cluster's id
+
+    def lender(self, cluster: Cluster) -> Lender:
+        """Give who lends the connections of a cluster's PostgreSQL."""
+        lender = self.lenders.get(cluster.id)
+        if lender is None:
+            self.lenders[cluster.id] = lender = Lender(cluster, cluster.backends)
+        return lender
 
     def verify(self, name: ServerName, user: str, password: bytes) -> tuple[Cluster, int, Principal]:
         """Give the cluster that the client reaches, in which of its Regions, and the principal that it is.
@@ -204,19 +213,17 @@ class Login(asyncio.Protocol):
                 if wanted.user != ADMIN and not await cluster.trust.admits(wanted.user, principal):
                     self._refuse(_fatal(no_access(principal)))
                     return
-                opened = await open_backend(cluster.socket_path, wanted)
+            greeting = await self._reception.lender(cluster).greet(wanted)
         except BackendRefused as refused:
             self._refuse(_answer_to(refused, principal))
+        except TimeoutError:
+            self._refuse(_TOO_MANY)
         except OSError:
             _LOG.exception("no connection to the PostgreSQL of cluster %s", cluster.id)
             self._refuse(_NO_POSTGRES)
         else:
-            try:
-                await self._take_startup(began)
-            except asyncio.CancelledError:
-                opened.transport.abort()
-                raise
-            self._start_session(cluster, wanted, principal, opened)
+            await self._take_startup(began)
+            self._start_session(cluster, wanted, principal, greeting)
 
     async def _meets_no_fault(self, cluster: Cluster) -> bool:
         """Let happen to the connection what a fault of the cluster wants; tell whether it goes on."""
@@ -246,22 +253,22 @@ class Login(asyncio.Protocol):
         if self._delays is not None:
             await asyncio.sleep(max(began + self._delays.startup_s - time.monotonic(), 0))
 
-    def _start_session(self, cluster: Cluster, wanted: Startup, principal: Principal, opened: Opened) -> None:
+    def _start_session(self, cluster: Cluster, wanted: Startup, principal: Principal, greeting: Greeting) -> None:
         if self._transport.is_closing():
-            opened.transport.abort()
             return
         self._deadline.cancel()
         self._reception.logins.discard(self)
         pace = Pace(cluster.latency, self._region)
         hooks = [hook for factory in FACTORIES if (hook := factory(cluster, wanted.user)) is not None]
         hooks.insert(0, cluster.trust.hook(wanted.user, principal))
-        session = Session(cluster, self._reception.statements, opened.key, self._reception.ended, hooks, pace)
+        lender = self._reception.lender(cluster)
+        session = Session(cluster, self._reception.statements, wanted, lender, self._reception.ended, hooks, pace)
         self._counted = None
         self._reception.begun(session)
-        session.join(self._transport, opened.transport)
+        session.join(self._transport)
         # A cancellation key of our own: a client's CancelRequest must not reach PostgreSQL.
         key = frames.message(frames.BACKEND_KEY_DATA, secrets.randbits(31).to_bytes(4, "big") + secrets.token_bytes(4))
-        answer = [*opened.greeting, key, opened.ready]
+        answer = [*greeting.messages, key, greeting.ready]
         if not self._authenticated:
             answer.insert(0, _AUTHENTICATED)
         self._transport.write(b"".join(answer))

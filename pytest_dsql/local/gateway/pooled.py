@@ -77,12 +77,12 @@ class PooledBackend(asyncio.Protocol):
         """Remove every prepared statement, the unnamed one too. Raises OSError when the connection ends."""
         await self._ask(_FORGET, 1)
 
-    async def make_statements(self, statements: Sequence[tuple[bytes, bytes]]) -> None:
-        """Prepare statements: their names, and Parse messages.
+    async def make_statements(self, statements: Sequence[bytes]) -> None:
+        """Prepare statements by their Parse messages.
 
         One that fails is left out: what it refers to is gone. Raises OSError when the connection ends.
         """
-        await self._ask(b"".join(parse + _SYNC for _, parse in statements), len(statements))
+        await self._ask(b"".join(parse + _SYNC for parse in statements), len(statements))
 
     async def has_no_sequence_values(self) -> bool:
         """Tell whether no sequence has given a value in this connection. Raises OSError when the connection ends."""

@@ -103,6 +103,8 @@ class Gateway:
             self._listener = None
         for lifetimes in self._lifetimes.values():
             lifetimes.close()
+        for lender in self._reception.lenders.values():
+            lender.close()
         for task in self._greetings:
             task.cancel()
         if self._greetings:
@@ -128,6 +130,7 @@ class Gateway:
     def _ended(self, session: Session) -> None:
         self._sessions.discard(session)
         self._lifetimes[session.cluster.id].ended(session)
+        self._reception.lenders[session.cluster.id].forget(session.loan)
         session.cluster.quotas.closed()
         if not self._sessions:
             self._idle.set()

@@ -6,8 +6,8 @@ answered. Everything else (query strings of several statements, pipelines, COPY,
 is held in the frontend while the driver, a task of its own, runs it piece by piece.
 
 At any time at most one group is unanswered (`group`), so whoever decides about a statement knows what became of the one
-before it. The backend may be given back and replaced whenever `idle` is true: nothing of the session lives in
-PostgreSQL then but its settings and the prepared statements that `frontend.prepared` names.
+before it. Whenever `idle` is true PostgreSQL's connection may go to another session, and come back as another one
+(`lending`): nothing of the session lives in PostgreSQL then but the prepared statements that `frontend.prepared` names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from pytest_dsql.local.gateway.driver import Driver
 from pytest_dsql.local.gateway.frontend import Frontend
 from pytest_dsql.local.gateway.group import FAILED, IDLE, Group
 from pytest_dsql.local.gateway.hooks import Hook, Statement
+from pytest_dsql.local.gateway.lending import Lender
+from pytest_dsql.local.gateway.loan import Loan
 from pytest_dsql.local.gateway.outgoing import Outgoing
+from pytest_dsql.local.gateway.startup import Startup
 from pytest_dsql.local.gateway.statements import Statements
 from pytest_dsql.local.gateway.transaction import Transactions
 from pytest_dsql.local.latency.control import Pace
@@ -49,6 +52,7 @@ class Session:
         "group",
         "key",
         "leaving",
+        "loan",
         "outgoing",
         "over",
         "pace",
@@ -62,14 +66,15 @@ class Session:
         self,
         cluster: Cluster,
         statements: Statements,
-        key: bytes,
+        wanted: Startup,
+        lender: Lender,
         ended: Callable[[Session], object] | None = None,
         hooks: Sequence[Hook] = (),
         pace: Pace | None = None,
     ) -> None:
         self.cluster = cluster
         self.statements = statements
-        self.key = key  #: PostgreSQL's own cancellation key; the client has another one
+        self.key = b""  #: PostgreSQL's own cancellation key, while there is one; the client has another
         self.ended = ended
         self.group: Group | None = None  #: sent, not yet answered
         self.status = IDLE  #: as in the last ReadyForQuery
@@ -82,18 +87,34 @@ class Session:
         self.frontend = Frontend(self)
         self.backend = Backend(self)
         self.driver = Driver(self)
+        self.loan = Loan(lender, wanted, self)  #: of the connection to PostgreSQL
+        self.backend.transport = self.loan
         self.outgoing: Outgoing
         self.send: Callable[[bytes], object]  #: to the client, in order
 
-    def join(self, client: asyncio.Transport, backend: asyncio.Transport) -> None:
-        """Take both transports over."""
+    def join(self, client: asyncio.Transport) -> None:
+        """Take the client's transport over."""
         client.set_write_buffer_limits(_CLIENT_BACKLOG)
         self.frontend.transport = client
-        self.backend.transport = backend
         self.outgoing = Outgoing(client, self._crowded)
         self.send = self.outgoing.send
         client.set_protocol(self.frontend)
-        backend.set_protocol(self.backend)
+
+    def lend(self, transport: asyncio.Transport, key: bytes) -> asyncio.Protocol:
+        """Take another transport for what goes to PostgreSQL, with its cancellation key; give the protocol for it.
+
+        Nothing but the client's prepared statements comes along from the connection before.
+        """
+        self.backend.transport = transport
+        self.key = key
+        return self.backend
+
+    def prepared_statements(self) -> list[bytes]:
+        """Give the Parse messages that make the client's prepared statements."""
+        return [
+            frames.message(frames.PARSE, name + b"\0" + prepared.plan.sent + b"\0" + prepared.rest)
+            for name, prepared in self.frontend.prepared.items()
+        ]
 
     @property
     def working(self) -> bool:
@@ -103,7 +124,7 @@ class Session:
     @property
     def idle(self) -> bool:
         """Whether nothing is going on: no transaction, nothing unanswered, nothing held."""
-        return not self.working and not self.frontend.unfinished
+        return not self.working and not self.frontend.unfinished and not self.frontend.unsynced
 
     def completed(self, group: Group, tag: bytes) -> bytes | None:
         """Hear that a statement on the fast way has succeeded; give the message to send instead of its command tag."""
@@ -186,6 +207,11 @@ class Session:
             self._stop_statement()
             self._close(b"")
 
+    def depart(self) -> None:
+        """End the session because its client has said goodbye."""
+        self.leaving = True
+        self._close(b"")
+
     def abort(self) -> None:
         """End the session without waiting for anybody."""
         self._stop_statement()
@@ -209,11 +235,12 @@ class Session:
         self._check_end()
 
     def _stop_statement(self) -> None:
-        if self.group is not None:
+        if self.group is not None and self.key:
             cancel(self.cluster.socket_path, self.key)
 
     def _close(self, farewell: bytes) -> None:
         if not self.over:
+            self.loan.release()
             self.over = True
             self.driver.stop()
             self.frontend.leave(farewell)

@@ -14,6 +14,7 @@ from pytest_dsql.local.dialect.judgement import Judgement, Refusal
 from pytest_dsql.local.dpu.explain import PlanFormat, wanted_format
 from pytest_dsql.local.gateway.disguise import failing_statement
 from pytest_dsql.local.gateway.hooks import Statement
+from pytest_dsql.local.gateway.leftovers import Leftover, leftover
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class Decision:
 
     plans: tuple[Plan, ...]
     single: bool = True  #: whether the text may be prepared: PostgreSQL refuses several statements in one Parse
+    leaves: Leftover = Leftover.NOTHING  #: in PostgreSQL's session, for what follows
 
 
 #: A statement of kind `dml` that begins so is COPY FROM.
@@ -115,4 +117,6 @@ class Statements:
                 # It fails where it stands, so nothing after it would run.
                 break
             offset += len(written)
-        return Decision(tuple(plans), single)
+        left = [leftover(plan.statement.kind, plan.statement.sql) for plan in plans if not plan.refused]
+        leaves = max(left, default=Leftover.NOTHING)
+        return Decision(tuple(plans), single, leaves)

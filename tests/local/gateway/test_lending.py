@@ -26,7 +26,7 @@ class Client(asyncio.Protocol):
     def __init__(self, lender: Lender, startup: Startup = ADMIN) -> None:
         self.over = False
         self.prepared: dict[bytes, bytes] = {}
-        self.key: bytes | None = None
+        self.key = b""
         self.ended: bytes | None = None
         self.lost = False
         self._buffer = b""
@@ -39,12 +39,12 @@ class Client(asyncio.Protocol):
     def idle(self) -> bool:
         return self._asked is None
 
-    def lend(self, transport: asyncio.Transport, key: bytes | None) -> asyncio.Protocol:
+    def lend(self, transport: asyncio.Transport, key: bytes) -> asyncio.Protocol:
         self.transport, self.key = transport, key
         return self
 
-    def statements(self) -> list[tuple[bytes, bytes]]:
-        return list(self.prepared.items())
+    def prepared_statements(self) -> list[bytes]:
+        return list(self.prepared.values())
 
     def broken(self, farewell: bytes) -> None:
         self.ended = farewell
@@ -87,7 +87,6 @@ class Client(asyncio.Protocol):
 
     @property
     def pid(self) -> int:
-        assert self.key is not None
         return int.from_bytes(self.key[:4], "big")
 
 

@@ -130,33 +130,34 @@ def test_a_connection_ends_by_itself_when_its_time_is_short(limited: Limited) ->
 
 
 def test_a_running_transaction_may_end(limited: Limited) -> None:
-    limited.set(transaction_age_s=10_000)
+    limited.set(session_s=100)
     with limited.connect() as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT 1")
-        limited.move(3_800)
+        limited.move(150)
         connection.execute("SELECT 1")
         connection.execute("COMMIT")
         closed(connection)
 
 
 def test_a_transaction_that_failed_is_a_transaction(limited: Limited) -> None:
+    limited.set(session_s=100)
     with limited.connect() as connection:
         connection.execute("BEGIN")
         with pytest.raises(psycopg.Error):
             connection.execute("SELECT 1/0")
-        limited.move(3_800)
+        limited.move(150)
         connection.execute("ROLLBACK")
         closed(connection)
 
 
-def test_a_running_transaction_has_five_minutes(limited: Limited) -> None:
-    limited.set(transaction_age_s=10_000)
+def test_a_running_transaction_has_its_time_of_grace(limited: Limited) -> None:
+    limited.set(session_s=100, session_grace_s=100)
     with limited.connect() as connection:
         connection.execute("BEGIN")
-        limited.move(3_800)
+        limited.move(150)
         connection.execute("SELECT 1")
-        limited.move(101)
+        limited.move(51)
         closed(connection)
     limited.served.wait_sessions(0)
 
@@ -171,10 +172,10 @@ def test_a_statement_that_runs_at_the_end_is_answered(limited: Limited) -> None:
 
 
 def test_more_time_is_given_to_those_who_are_there(limited: Limited) -> None:
-    limited.set(transaction_age_s=10_000)
+    limited.set(session_s=100)
     with limited.connect() as connection:
         connection.execute("BEGIN")
-        limited.move(3_700)
+        limited.move(150)
         limited.set(session_s=10_000)
         connection.execute("COMMIT")
         assert connection.execute("SELECT 1").fetchone() == (1,)
