@@ -20,6 +20,7 @@ from pytest_dsql.load.burst import connect_burst
 from pytest_dsql.local.client import Engine
 from pytest_dsql.local.limits import Limits
 from pytest_dsql.local.options import EngineOptions
+from pytest_dsql.local.postgres import SUPERUSER
 from tests.local.engines import endpoint_of
 from tests.plain_postgres import plain_postgres, tls_installation
 
@@ -44,9 +45,13 @@ def resident_kib(pid: int) -> int:
     raise AssertionError("no VmRSS")
 
 
-def descendants(pid: int) -> int:
-    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return sum(1 + descendants(child) for child in children)
+def backends(engine: Engine) -> int:
+    """How many of PostgreSQL's processes serve sessions."""
+    directory = str(engine.control.parent / "1")
+    with psycopg.connect(host=directory, user=SUPERUSER, dbname="postgres") as superuser:
+        row = superuser.execute("SELECT count(*) FROM pg_stat_activity WHERE usename = 'admin'").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 @pytest.mark.parametrize("held", [1_000, HELD])
@@ -66,9 +71,11 @@ def test_a_held_connection_costs_the_gateway_little_and_postgresql_nothing(engin
             connections.append(connection)
             connection.execute("SELECT 1")
         each_kib = (resident_kib(engine.pid) - before_kib) / held
-        processes = descendants(engine.pid)
+        serving = backends(engine)
         total_mib = resident_kib(engine.pid) / 1024
-        print(f"\n{held:,} held: {each_kib:.1f} KiB each, gateway {total_mib:,.0f} MiB, {processes} processes")
+        print(
+            f"\n{held:,} held: {each_kib:.1f} KiB each, gateway {total_mib:,.0f} MiB, {processes} processes of PostgreSQL"
+        )
         assert connections[0].execute("SELECT 1").fetchone() == (1,)
         assert connections[-1].execute("SELECT 1").fetchone() == (1,)
     finally:
@@ -76,7 +83,7 @@ def test_a_held_connection_costs_the_gateway_little_and_postgresql_nothing(engin
             connection.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert total_mib < 1_536
-    assert processes < 300
+    assert serving < 300
 
 
 def test_a_burst_is_no_slower_than_postgresql_itself(engine: Engine) -> None:

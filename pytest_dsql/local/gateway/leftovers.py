@@ -24,7 +24,7 @@ _CHANGES: Final = re.compile(r"set_config|setval|setseed|pg_advisory|pg_try_advi
 #: A setting of the transaction only.
 _LOCAL: Final = re.compile(r"\s*SET\s+(LOCAL|TRANSACTION)\b", re.IGNORECASE)
 #: Of those that are neither queries nor DDL.
-_HARMLESS: Final = re.compile(r"\s*(SHOW|ANALYZE|EXPLAIN|CALL|VACUUM)\b|[\s;]*$", re.IGNORECASE)
+_HARMLESS: Final = re.compile(r"\s*(SELECT|SHOW|ANALYZE|EXPLAIN|CALL|VACUUM)\b|[\s;]*$", re.IGNORECASE)
 
 
 def leftover(kind: Kind, sql: str) -> Leftover:

@@ -25,6 +25,7 @@ from pytest_dsql.local.dialect.judgement import Judgement, Part, Refusal
 from pytest_dsql.local.gateway import frames, startup
 from pytest_dsql.local.gateway.authority import CertificateAuthority
 from pytest_dsql.local.gateway.server import Gateway
+from pytest_dsql.local.roles import Trust
 
 REGION = "eu-central-1"
 REFUSAL = Refusal("0A000", "unsupported statement: Lock", "as on DSQL", "do without")
@@ -177,6 +178,7 @@ def run_gateway(cluster: Cluster, directory: Path, **options: Any) -> Iterator[R
 
     async def start() -> tuple[Gateway, CertificateAuthority, int]:
         authority = CertificateAuthority(directory)
+        cluster.trust = Trust(cluster.socket_path)  # what it knows belongs to one event loop
         gateway = Gateway(OneCluster(cluster), authority, judge=options.pop("judge", few_rules), **options)
         return gateway, authority, await gateway.start()
 

@@ -39,11 +39,23 @@ def backends(cluster: Cluster, application: str) -> list[int]:
     return [pid for (pid,) in rows]
 
 
-def test_a_client_that_leaves_takes_its_backend_along(own: RunningGateway) -> None:
-    with own.connect(application_name="leaves"):
-        assert len(backends(own.cluster, "leaves")) == 1
+def test_a_client_that_leaves_in_a_transaction_takes_its_backend_along(own: RunningGateway) -> None:
+    with RawClient(own).logged_in(application_name="leaves") as client:
+        client.send(frames.message(frames.QUERY, b"BEGIN\0") + frames.TERMINATE_MESSAGE)
+        client.expect_end()
     own.wait_sessions(0)
     wait_until(lambda: not backends(own.cluster, "leaves"))
+
+
+def test_a_client_that_leaves_leaves_its_backend_to_the_next(own: RunningGateway) -> None:
+    pids = []
+    for _ in range(3):
+        with own.connect(application_name="in turn") as connection:
+            connection.execute("SELECT 1")
+            pids += backends(own.cluster, "in turn")
+        own.wait_sessions(0)
+    assert len(pids) == 3
+    assert len(set(pids)) == 1
 
 
 def test_a_client_that_dies_in_a_statement_ends_it(own: RunningGateway) -> None:
@@ -57,6 +69,8 @@ def test_a_client_that_dies_in_a_statement_ends_it(own: RunningGateway) -> None:
 
 def test_a_backend_that_dies_is_told_to_its_client(own: RunningGateway) -> None:
     with RawClient(own).logged_in(application_name="terminated") as client:
+        client.send(frames.message(frames.QUERY, b"BEGIN\0"))
+        client.until_ready()
         with direct(own.cluster) as superuser:
             superuser.execute("SELECT pg_terminate_backend(%s)", [backends(own.cluster, "terminated")[0]])
         error = client.error()
