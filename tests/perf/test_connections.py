@@ -73,9 +73,7 @@ def test_a_held_connection_costs_the_gateway_little_and_postgresql_nothing(engin
         each_kib = (resident_kib(engine.pid) - before_kib) / held
         serving = backends(engine)
         total_mib = resident_kib(engine.pid) / 1024
-        print(
-            f"\n{held:,} held: {each_kib:.1f} KiB each, gateway {total_mib:,.0f} MiB, {processes} processes of PostgreSQL"
-        )
+        print(f"\n{held:,} held: {each_kib:.1f} KiB each, gateway {total_mib:,.0f} MiB, {serving} PostgreSQL processes")
         assert connections[0].execute("SELECT 1").fetchone() == (1,)
         assert connections[-1].execute("SELECT 1").fetchone() == (1,)
     finally:
