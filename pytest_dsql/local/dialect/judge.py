@@ -167,28 +167,30 @@ def _judge_statement(
                 return Part(rewritten.sql + semicolon, tag=rewritten.tag, kind="ddl")
             return Part(original)
     kind = _kind(statement)
-    refusal = _refusal(statement, book)
-    if refusal:
-        return Part(original, refusal, kind=kind)
+    refused = _refusal(statement, book)
+    if refused:
+        refusal, rule = refused
+        late = rule.options.get("analysed") and statement.name == "SelectStmt" and kind == "select"
+        return Part(original, refusal, source.edited(()) if late else None, kind=kind)
     rewritten = rewrite(statement, source)
     if rewritten:
         return Part(rewritten.sql + semicolon, tag=rewritten.tag, kind=kind)
     return Part(original, kind=kind)
 
 
-def _refusal(statement: Statement, book: Mapping[str, tuple[Rule, ...]]) -> Refusal | None:
+def _refusal(statement: Statement, book: Mapping[str, tuple[Rule, ...]]) -> tuple[Refusal, Rule] | None:
     for name, body in walk(statement):
         if name == "CreateFunctionStmt":
             for inner in written_statements(body):
                 # A function in a function is refused by its kind; following them inwards would have no end.
-                refusal = _refusal(inner, book) if inner.name != "CreateFunctionStmt" else None
-                if refusal:
-                    return refusal
+                refused = _refusal(inner, book) if inner.name != "CreateFunctionStmt" else None
+                if refused:
+                    return refused
         for rule in book.get(name, ()):
             fields = matchers.match(rule, body, statement)
             if fields is not None:
                 message = rule.message.format_map({"statement": name.removesuffix("Stmt"), **fields})
-                return Refusal(rule.sqlstate, message, rule.detail)
+                return Refusal(rule.sqlstate, message, rule.detail), rule
     return None
 
 

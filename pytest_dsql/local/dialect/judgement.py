@@ -30,6 +30,8 @@ class Part:
     #: What to send. The parts' texts, put together, are a query string: each but the last ends with its semicolon.
     sql: str
     refusal: Refusal | None = None  #: DSQL answers this error instead
+    #: A query whose analysis comes before the refusal: what it names has to be there first. None: nothing does.
+    analysed: str | None = field(default=None, compare=False)
     tag: str | None = None  #: the command tag to answer in place of PostgreSQL's
     kind: Kind = "other"
     #: Tables it reads, and tables it writes, as `name` or `schema.name`, as PostgreSQL folds them.

@@ -33,10 +33,15 @@ _CONFLICT: Final = frames.error("ERROR", "40001", "change conflicts with another
 _CONFLICT_STATES: Final = (b"40001", b"40P01")
 
 
-def failing_statement(refusal: Refusal) -> str:
-    """A statement that fails in PostgreSQL with `refusal` inside its error."""
+def failing_statement(refusal: Refusal, analysed: str | None = None) -> str:
+    """A statement that fails in PostgreSQL with `refusal` inside its error.
+
+    PostgreSQL analyses `analysed`, a query, before that, and its errors about it come first.
+    """
     said = json.dumps([refusal.sqlstate, refusal.message, refusal.detail, refusal.hint])
-    return f"SELECT '{_MARK}{base64.b64encode(said.encode()).decode()}'::pg_catalog.int4"
+    failing = f"SELECT '{_MARK}{base64.b64encode(said.encode()).decode()}'::pg_catalog.int4"
+    # The line ends what may be a comment at the query's end.
+    return failing if analysed is None else f"{failing} FROM ({analysed}\n) AS analysed"
 
 
 def error(refusal: Refusal) -> bytes:

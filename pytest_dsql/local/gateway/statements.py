@@ -106,7 +106,7 @@ class Statements:
         offset = 0
         for part in judgement.parts:
             refused = part.refusal is not None
-            written = failing_statement(part.refusal) if part.refusal is not None else part.sql
+            written = part.sql if part.refusal is None else failing_statement(part.refusal, part.analysed)
             sent = text if single and judgement.unchanged else written.encode(encoding, "replace")
             tag = None if part.tag is None else part.tag.encode()
             statement = Statement(part.kind, part.sql, part.reads, part.writes)

@@ -28,11 +28,6 @@ def test_functions_hold_queries_only(connection: psycopg.Connection[Any]) -> Non
         connection.execute("CREATE FUNCTION f() RETURNS void LANGUAGE sql AS 'ANALYZE t'")
 
 
-def test_a_locking_clause_is_refused_before_its_table_is_looked_up(connection: psycopg.Connection[Any]) -> None:
-    with pytest.raises(psycopg.errors.FeatureNotSupported, match="locking clauses"):
-        connection.execute("SELECT * FROM missing FOR SHARE")
-
-
 def test_left_join_lateral_works(connection: psycopg.Connection[Any]) -> None:
     connection.execute("INSERT INTO t VALUES (1, 5)")
     query = "SELECT k, w FROM t LEFT JOIN LATERAL (SELECT v + 1 AS w WHERE v > 1) x ON true"

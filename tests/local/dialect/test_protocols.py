@@ -81,3 +81,23 @@ def test_a_refusal_is_the_same(connection: pq.abc.PGconn, send: Callable[[pq.abc
     simple = [_simple(connection, sql) for sql in statements]
     assert None not in {sqlstate for sqlstate, _ in simple}
     assert [send(connection, sql) for sql in statements] == simple
+
+
+ANALYSED = {
+    "SELECT k FROM t FOR SHARE -- comment": "0A000",
+    "SELECT k FROM missing FOR SHARE;": "42P01",
+    "SELECT nope FROM t FOR NO KEY UPDATE": "42703",
+    "SELECT count(*) FROM t FOR SHARE": "0A000",
+    "WITH x AS (SELECT k FROM t FOR SHARE) SELECT * FROM x, missing": "42P01",
+    "SELECT k FROM t WHERE k = $1 AND v = $2 FOR SHARE": "0A000",
+}
+
+
+@pytest.mark.parametrize("sql", ANALYSED)
+def test_a_locking_clause_is_refused_when_all_else_is_right(connection: pq.abc.PGconn, sql: str) -> None:
+    parameters = [b"1", b"x"][: sql.count("$")]
+    sqlstate, message = _error(connection.exec_params(sql.encode(), parameters))
+    assert (sqlstate or b"").decode() == ANALYSED[sql]
+    assert b"pytest" not in (message or b"")
+    if "count" in sql:
+        assert message == b"FOR SHARE is not allowed with aggregate functions"
