@@ -19,6 +19,7 @@ from pytest_dsql.connect.token import TokenSource, sign_token
 from pytest_dsql.errors import ConnectionFailed, ErrorClass
 from pytest_dsql.local.clock import EngineClock
 from pytest_dsql.local.cluster import Cluster
+from pytest_dsql.local.limits import Limits
 from tests.local.gateway.conftest import cluster
 from tests.local.gateway.harness import REGION, RunningGateway, run_gateway
 
@@ -131,6 +132,24 @@ def test_a_machine_whose_clock_is_wrong_is_told_so(
     assert error.error_class is ErrorClass.AUTH
     assert "expired" in str(error)
     assert tokens.signed == 1
+
+
+def test_a_pool_fills_although_the_rate_of_new_connections_is_exceeded(
+    endpoint: Endpoint, gateway: RunningGateway
+) -> None:
+    cluster = gateway.cluster
+    limits = cluster.limits
+    gateway.call(lambda: change(cluster, limits.changed({"connect_burst": 3, "connect_rate_per_s": 20})))
+    try:
+        with open_pool(endpoint, TokenSource(endpoint), min_size=15, max_size=15) as pool:
+            assert pool.get_stats()["pool_size"] == 15
+    finally:
+        gateway.call(lambda: change(cluster, limits))
+
+
+def change(cluster: Cluster, limits: Limits) -> None:
+    cluster.limits = limits
+    cluster.quotas.fill(limits)
 
 
 def test_pools_of_both_kinds_serve(endpoint: Endpoint) -> None:

@@ -13,7 +13,8 @@ from pytest_dsql.local.client import Engine, LocalCluster
 from pytest_dsql.local.controls import LocalControls
 from pytest_dsql.local.limits import Limits
 from pytest_dsql.local.options import EngineOptions
-from tests.local.engines import ask, token_for
+from tests.local.conftest import Place
+from tests.local.engines import ask, connect, token_for
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +74,40 @@ def test_a_cluster_that_is_not_there_is_named(engine: Engine) -> None:
     nowhere = LocalControls(engine, LocalCluster("a" * 26, "us-east-1", "nowhere"))
     with pytest.raises(EngineError, match=f"this engine has no cluster {'a' * 26}"):
         nowhere.reset()
+
+
+def test_a_cluster_that_was_put_to_sleep_refuses_until_it_is_awake(controls: LocalControls) -> None:
+    controls.limits.set(wake_s=1_000)
+    controls.sleep()
+    with pytest.raises(psycopg.OperationalError, match="waking up cluster, please retry later"):
+        ask(controls.engine, "SELECT 1")
+    controls.clock.move(1_000)
+    assert ask(controls.engine, "SELECT 1") == 1
+
+
+def test_an_engine_can_be_started_asleep(place: Place) -> None:
+    options = EngineOptions().with_settings({"asleep": "on", "wake_s": "1000"})
+    with Engine.start_or_attach(options=options) as asleep:
+        with pytest.raises(psycopg.OperationalError, match="waking up cluster"):
+            ask(asleep, "SELECT 1")
+        LocalControls(asleep, asleep.cluster).limits.set(wake_s=0)
+        LocalControls(asleep, asleep.cluster).clock.move(1_000)
+        assert ask(asleep, "SELECT 1") == 1
+
+
+def test_a_reset_fills_the_bucket_of_new_connections(controls: LocalControls) -> None:
+    controls.limits.set(connect_burst=2, connect_rate_per_s=0)
+    for _ in range(2):
+        ask(controls.engine, "SELECT 1")
+    with pytest.raises(psycopg.OperationalError, match="rate exceeded"):
+        ask(controls.engine, "SELECT 1")
+    controls.limits.set(connect_burst=2)
+    ask(controls.engine, "SELECT 1")
+
+
+def test_an_hour_passes_in_a_second(controls: LocalControls) -> None:
+    with connect(controls.engine) as connection:
+        controls.clock.move(3_601)
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+    assert ask(controls.engine, "SELECT 1") == 1
