@@ -163,7 +163,15 @@ def test_there_is_one_role_at_first(connection: psycopg.Connection[Any]) -> None
 
 @pytest.mark.parametrize(
     "name",
-    ["pg_stat_activity", "pg_locks", "pg_prepared_statements", "pg_cursors", "pg_stat_user_tables", "pg_stat_wal"],
+    [
+        "pg_stat_activity",
+        "pg_locks",
+        "pg_prepared_statements",
+        "pg_cursors",
+        "pg_available_extensions",
+        "pg_stat_user_tables",
+        "pg_stat_wal",
+    ],
 )
 def test_what_dsql_has_no_statistics_of_is_empty(connection: psycopg.Connection[Any], name: str) -> None:
     assert rows(connection, f"SELECT count(*) FROM {name}") == [(0,)]

@@ -102,7 +102,7 @@ CREATE OR REPLACE VIEW pg_catalog.pg_settings AS
   ) AS added(name, short_desc);
 
 -- Statistics and sessions of the server: DSQL has none (AWS user guide, "Systems tables and commands"), and they would tell
--- of the engine's own. pg_stat_ssl is the one that it has.
+-- of the engine's own. pg_stat_ssl is the one that it has. Nor has it extensions to offer (seen in October 2026).
 DO $$
 DECLARE
   found record;
@@ -110,7 +110,8 @@ BEGIN
   FOR found IN
     SELECT c.relname, pg_catalog.pg_get_viewdef(c.oid) AS definition FROM pg_catalog.pg_class c
     WHERE c.relkind = 'v' AND c.relnamespace = 'pg_catalog'::regnamespace AND c.relname <> 'pg_stat_ssl'
-      AND (c.relname ~ '^pg_stat(io)?_' OR c.relname IN ('pg_locks', 'pg_prepared_statements', 'pg_cursors'))
+      AND (c.relname ~ '^pg_stat(io)?_' OR c.relname IN (
+        'pg_locks', 'pg_prepared_statements', 'pg_cursors', 'pg_available_extensions', 'pg_available_extension_versions'))
   LOOP
     EXECUTE pg_catalog.format(
       'CREATE OR REPLACE VIEW pg_catalog.%I AS SELECT * FROM (%s) AS all_of_it '

@@ -132,6 +132,18 @@ CASES = {
         "22023",
     ),
     "drop-statistics-early": Case("DROP STATISTICS s", "unsupported object in DROP statement", "DROP SEQUENCE s"),
+    "engine-schema": Case(
+        "CREATE SCHEMA pytest_dsql_engine_mine",
+        'unacceptable schema name "pytest_dsql_engine_mine"',
+        "CREATE SCHEMA my_pytest_dsql_engine",
+        "42939",
+    ),
+    "rename-to-engine-schema": Case(
+        "ALTER SCHEMA s RENAME TO pytest_dsql_engine2",
+        'unacceptable schema name "pytest_dsql_engine2"',
+        "ALTER TABLE s RENAME TO pytest_dsql_engine2",
+        "42939",
+    ),
     "function-body": Case(
         "CREATE FUNCTION f() RETURNS void LANGUAGE sql AS 'SELECT 1; DROP TABLE t'",
         "unsupported statement in CREATE FUNCTION: Drop",

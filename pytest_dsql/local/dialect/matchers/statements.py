@@ -58,3 +58,9 @@ def _function_body(at: Candidate) -> Fields | None:
         if inner.name not in at.options["statements"]:
             return {"inner": inner.name.removesuffix("Stmt")}
     return None
+
+
+@matcher
+def _engine_schema(at: Candidate) -> Fields | None:
+    name = str(at.body.get("schemaname") or at.body.get("newname") or "")
+    return {"schema": name} if name.startswith(at.options["prefix"]) else None
