@@ -31,7 +31,11 @@ CREATE FUNCTION pytest_dsql_engine.submit_job(
   type text, object oid, constraint_name name, is_unique boolean, duplicates boolean) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  id text := sys.uuid_to_base32_str(gen_random_uuid());
+  shown text := (
+    SELECT format('%I.%I', nspname, relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = object);
+  -- A transaction has one such statement. When a rival makes the engine roll it back and execute it again, in the same
+  -- transaction, the client knows the job's id already.
+  id text := sys.uuid_to_base32_str(md5(concat(sys.current_transaction_id(), type, shown, constraint_name))::uuid);
 BEGIN
   IF type = 'INDEX_BUILD' THEN
     UPDATE pytest_dsql_engine_index SET indisunique = is_unique, indisvalid = false
@@ -39,9 +43,7 @@ BEGIN
       AND pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = object), 'MEMBER');
   END IF;
   INSERT INTO pytest_dsql_engine.job (job_id, job_type, object_id, object_name, constraint_name, duplicates)
-  SELECT id, type, object, (
-    SELECT format('%I.%I', nspname, relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = object
-  ), constraint_name, duplicates;
+  VALUES (id, type, object, shown, constraint_name, duplicates);
   PERFORM pg_notify('pytest_dsql_engine_jobs', '');
   RETURN id;
 END

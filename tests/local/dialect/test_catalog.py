@@ -103,6 +103,20 @@ def _job(admin: Client, job_id: str | None) -> tuple[str | None, ...]:
     return job
 
 
+def test_a_statement_that_is_executed_again_in_its_transaction_submits_the_same_job(admin: Client) -> None:
+    admin.done("BEGIN")
+    (first,) = admin.rows("CREATE INDEX ASYNC i ON t (v)")
+    admin.done("ROLLBACK", "BEGIN")
+    savepoint, back = ("SAVEPOINT s", "ROLLBACK TO s")
+    admin.unjudged |= {savepoint, back}
+    admin.done(savepoint)
+    (second,) = admin.rows("CREATE INDEX ASYNC i ON t (v)")
+    admin.done(back)
+    (third,) = admin.rows("CREATE INDEX ASYNC i ON t (v)")
+    admin.done("COMMIT")
+    assert first != second == third
+
+
 @pytest.fixture
 def finished(server: PlainPostgres, admin: Client) -> Callable[[str], tuple[str | None, ...]]:
     """Submit a job, have it finished as the runner does, and give what `_job` gives."""
