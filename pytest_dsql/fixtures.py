@@ -116,12 +116,12 @@ def dsql_connect(dsql_target: Target, dsql_clean: None) -> Iterator[Callable[...
     """Return a factory of new connections; all are closed when the test ends.
 
     `dsql_connect(autocommit=True)`: autocommit by default, so that a forgotten transaction can't reach DSQL's
-    300 s limit.
+    300 s limit. `dsql_connect(region="us-east-2")`: through the endpoint of that Region, where the target has several.
     """
     with ExitStack() as connections:
 
-        def connect(*, autocommit: bool = True) -> psycopg.Connection[Any]:
-            connection = dsql_target.connect()
+        def connect(*, autocommit: bool = True, region: str | None = None) -> psycopg.Connection[Any]:
+            connection = dsql_target.connect(region)
             connections.callback(connection.close)
             connection.autocommit = autocommit
             return connection

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -81,6 +82,7 @@ def open_local(settings: Settings, *, run_id: str) -> Target:
             "region": "+".join(endpoint.region for endpoint in cluster.endpoints),
             "latency": controls.latency.profile,
         },
+        regions={one.region: replace(endpoint, host=one.host, region=one.region) for one in cluster.endpoints},
         close=engine.close,
         engine=engine,
         local=controls,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
-from pytest_dsql.errors import EngineError
+from pytest_dsql.errors import EngineError, UsageError
 
 if TYPE_CHECKING:
     import psycopg
@@ -24,6 +24,8 @@ class Target:
     endpoint: Endpoint
     tokens: TokenSource
     facts: Mapping[str, Any]  #: what the results file says of it: server version, dialect, ... - nothing secret
+    #: The endpoints of a target in several Regions, the first one too.
+    regions: Mapping[str, Endpoint] = field(repr=False, default_factory=dict)
     close: Callable[[], None] = field(repr=False, default=lambda: None)
     engine: Any = field(repr=False, default=None)  #: the embedded engine's handle, None elsewhere
     local: Any = field(
@@ -50,9 +52,19 @@ class Target:
         """How much latency and how many faults the embedded engine has injected so far; elsewhere 0."""
         return int(self.local.injections()) if self.local is not None else 0
 
-    def connect(self) -> psycopg.Connection[Any]:
-        """Open a connection in autocommit. Raises ConnectionFailed, and EngineError when trying again is in vain."""
+    def connect(self, region: str | None = None) -> psycopg.Connection[Any]:
+        """Open a connection in autocommit, through the endpoint of a Region where the target has several.
+
+        Raises ConnectionFailed, EngineError when trying again is in vain, and UsageError for a Region it isn't in.
+        """
         from pytest_dsql.connect.dialer import dial
+        from pytest_dsql.connect.token import TokenSource
 
         self.check()
-        return dial(self.endpoint, self.tokens)[0]
+        if region is None or region == self.endpoint.region:
+            return dial(self.endpoint, self.tokens)[0]
+        endpoint = self.regions.get(region)
+        if endpoint is None:
+            known = ", ".join(self.regions) or self.endpoint.region or "none that it tells"
+            raise UsageError(f"the target is not in {region}; its Regions: {known}")
+        return dial(endpoint, TokenSource(endpoint))[0]

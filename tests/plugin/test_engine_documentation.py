@@ -19,8 +19,14 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", ENGINE, re.DOTALL | re.MULTILINE)
 
 
+def test_its_test_of_two_regions_passes(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(*[block for block in blocks("python") if "region=" in block])
+    result = pytester.runpytest_subprocess("--dsql-set", "regions=us-east-1+us-east-2")
+    result.assert_outcomes(passed=1)
+
+
 def test_its_tests_pass(attached: pytest.Pytester) -> None:
-    tests = [block for block in blocks("python") if "def test_" in block]
+    tests = [block for block in blocks("python") if "def test_" in block and "region=" not in block]
     assert len(tests) == 2
     attached.makepyfile(**{f"test_{number}": block for number, block in enumerate(tests)})
     attached.runpytest_subprocess().assert_outcomes(passed=2)

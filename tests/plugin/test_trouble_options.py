@@ -68,3 +68,9 @@ def test_a_command_runs_under_them(files: tuple[Path, Path], tmp_path: Path) -> 
     command += ["--set", "regions=us-east-1+us-west-2", "--", sys.executable, str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=dict(os.environ))
     assert (done.stdout, done.stderr, done.returncode) == ("XX000 2\n", "", 0)
+
+
+def test_a_region_that_the_target_is_not_in_is_named(attached: pytest.Pytester) -> None:
+    attached.makepyfile("def test_it(dsql_connect): dsql_connect(region='mars-1')")
+    result = attached.runpytest_subprocess()
+    result.stdout.fnmatch_lines(["*the target is not in mars-1; its Regions: us-east-1*"])
