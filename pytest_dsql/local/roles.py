@@ -127,8 +127,12 @@ class _Observer:
     def before(self, statement: Statement, transaction: TransactionState) -> Action | None:
         """Refuse a transaction of a role that was revoked; remember an AWS IAM statement."""
         principal = self._principal
-        begins = not transaction.statements and statement.kind not in _ENDS
-        if principal is not None and begins and not self._trust.trusts(self._user, principal):
+        if (
+            principal is not None
+            and not transaction.statements
+            and statement.kind not in _ENDS
+            and not self._trust.trusts(self._user, principal)
+        ):
             # As in the documentation of DSQL's preview, trust is checked anew when a transaction begins. In which
             # words, and whether the session lives on, is not on record.
             return Fail(no_access(principal))

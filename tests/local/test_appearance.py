@@ -244,3 +244,7 @@ def test_sessions_and_transactions_have_ids_of_their_own(engine: Engine) -> None
         (first,), (second,), (third,) = rows(one, sql), rows(one, sql), rows(other, sql)
     assert first[0] == second[0] != third[0]
     assert len({first[1], second[1], third[1]}) == 3
+
+
+def test_a_session_knows_that_it_is_encrypted(connection: psycopg.Connection[Any]) -> None:
+    assert rows(connection, "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()") == [(True,)]

@@ -121,6 +121,11 @@ BEGIN
 END
 $$;
 
+-- The gateway does TLS, and PostgreSQL knows nothing of it.
+CREATE OR REPLACE VIEW pg_catalog.pg_stat_ssl AS
+  SELECT pg_catalog.pg_backend_pid() AS pid, true AS ssl, 'TLSv1.3'::text AS version, 'TLS_AES_256_GCM_SHA384'::text AS cipher,
+    256 AS bits, NULL::text AS client_dn, NULL::numeric AS client_serial, NULL::text AS issuer_dn;
+
 -- The system's views, bound to what stands in place of the catalogs that they were made from.
 DO $$
 DECLARE

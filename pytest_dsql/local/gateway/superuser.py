@@ -64,6 +64,11 @@ class SuperuserConnection(asyncio.Protocol):
         self._transport.write(frames.message(frames.QUERY, sql.encode() + b"\0"))
         try:
             return await self._answer
+        except asyncio.CancelledError:
+            # Its answer is still to come, and would be taken for that of the next one.
+            self._lost = True
+            self.close()
+            raise
         finally:
             self._answer = None
 
