@@ -47,7 +47,9 @@ def test_each_phase_of_a_connection_takes_its_time(controls: LocalControls, slow
     # The timer's grain is a millisecond; TCP's part comes before the handshake.
     assert phases.tls_ns > 58e6
     assert phases.authentication_ns > 78e6
-    assert phases.startup_ns > 45e6
+    # A client that is late to learn that it is authenticated has so much less of the start-up left.
+    assert phases.startup_ns > 0
+    assert phases.authentication_ns + phases.startup_ns > 127e6
 
 
 def test_a_reset_ends_the_latency(controls: LocalControls, slow: str) -> None:

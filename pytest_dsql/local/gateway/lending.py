@@ -127,7 +127,9 @@ class Lender:
         """Have a connection hold a session's prepared statements, and no other's."""
         if pooled.used:
             await pooled.forget_statements()
-        if statements := loan.session.prepared_statements():
+        made_by_client = loan.own_parses()
+        prepared = loan.session.prepared_statements()
+        if statements := [parse for name, parse in prepared.items() if name not in made_by_client]:
             await pooled.make_statements(statements)
 
     def _hand_over(self, loan: Loan, pooled: PooledBackend) -> None:

@@ -26,8 +26,8 @@ class Borrower(Protocol):
     def lend(self, transport: asyncio.Transport, key: bytes) -> asyncio.Protocol:
         """Take this transport, with PostgreSQL's cancellation key, for what goes to PostgreSQL; give its protocol."""
 
-    def prepared_statements(self) -> list[bytes]:
-        """Give the Parse messages that make the prepared statements."""
+    def prepared_statements(self) -> dict[bytes, bytes]:
+        """Give the Parse messages that make the prepared statements, by their names."""
 
     def broken(self, farewell: bytes) -> None:
         """End the session with this message."""
@@ -122,6 +122,19 @@ class Loan(asyncio.Transport):
         pooled.transport.set_protocol(pooled)
         pooled.transport.resume_reading()  # a slow client may have paused it
         return pooled
+
+    def own_parses(self) -> set[bytes]:
+        """Give the names of the prepared statements that are made by what waits for the connection."""
+        data = b"".join(self._held)
+        names = set()
+        position = 0
+        while position + frames.HEADER_SIZE <= len(data):
+            kind, length = frames.HEADER.unpack_from(data, position)
+            if kind == frames.PARSE:
+                start = position + frames.HEADER_SIZE
+                names.add(data[start : data.find(0, start)])
+            position += 1 + length
+        return names
 
     @property
     def wanted(self) -> bool:

@@ -109,12 +109,12 @@ class Session:
         self.key = key
         return self.backend
 
-    def prepared_statements(self) -> list[bytes]:
-        """Give the Parse messages that make the client's prepared statements."""
-        return [
-            frames.message(frames.PARSE, name + b"\0" + prepared.plan.sent + b"\0" + prepared.rest)
+    def prepared_statements(self) -> dict[bytes, bytes]:
+        """Give the Parse messages that make the client's prepared statements, by their names."""
+        return {
+            name: frames.message(frames.PARSE, name + b"\0" + prepared.plan.sent + b"\0" + prepared.rest)
             for name, prepared in self.frontend.prepared.items()
-        ]
+        }
 
     @property
     def working(self) -> bool:

@@ -43,8 +43,8 @@ class Client(asyncio.Protocol):
         self.transport, self.key = transport, key
         return self
 
-    def prepared_statements(self) -> list[bytes]:
-        return list(self.prepared.values())
+    def prepared_statements(self) -> dict[bytes, bytes]:
+        return self.prepared
 
     def broken(self, farewell: bytes) -> None:
         self.ended = farewell

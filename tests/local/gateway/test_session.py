@@ -352,3 +352,10 @@ def test_a_client_may_go_while_its_text_is_judged(slowly_judging: RunningGateway
         assert slow.asked.wait(10)
     slow.go_on.set()
     slowly_judging.wait_sessions(0)
+
+
+def test_a_named_statement_can_be_a_sessions_first(served: RunningGateway) -> None:
+    with served.connect() as connection:
+        for number in (1, 2):
+            row = connection.execute(f"SELECT {number}".encode(), prepare=True).fetchone()
+            assert row == (number,)
