@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, final
 
+from pytest_dsql.local.adjudicator.sandbox.names import KEYS_NOTICE
 from pytest_dsql.local.gateway import disguise, frames
 from pytest_dsql.local.gateway.frames import (
     COMMAND_COMPLETE,
@@ -22,6 +23,9 @@ from pytest_dsql.local.gateway.group import Group
 
 if TYPE_CHECKING:
     from pytest_dsql.local.gateway.session import Session
+
+#: In a notice that tells keys.
+_KEYS: Final = KEYS_NOTICE.encode()
 
 _FATAL: Final = (b"VFATAL\0", b"VPANIC\0")
 
@@ -114,6 +118,8 @@ class Backend(asyncio.Protocol):
                 elif muted:
                     replacement = self._muted(kind, data[position + HEADER_SIZE : after])
                 else:
+                    if group is not None and position:
+                        group.answering = True
                     replacement = self._look(kind, data[position + HEADER_SIZE : after], group)
                     muted = group is not None and group.muted
                 if replacement is not None:
@@ -128,6 +134,8 @@ class Backend(asyncio.Protocol):
             if position < end:
                 self._needed = HEADER_SIZE if position > last else 1 + HEADER.unpack_from(data, position)[1]
                 self._held += data[position:]
+        if group is not None and not group.contested:
+            group.answering = True
         if pieces:
             pieces.append(data[passed:position])
             session.send(b"".join(pieces))
@@ -147,7 +155,9 @@ class Backend(asyncio.Protocol):
                 return self._session.failed(group, payload)
             return disguise.replace_error(payload)
         if kind == NOTICE_RESPONSE:
-            return disguise.replace_notice(payload)
+            return (
+                b"" if _KEYS in payload and self._session.contender.told(payload) else disguise.replace_notice(payload)
+            )
         # A completion: CommandComplete, EmptyQueryResponse or PortalSuspended.
         if group is None:
             return None
@@ -184,6 +194,8 @@ class Backend(asyncio.Protocol):
                 passed.append(whole)
                 continue
             if kind == NOTICE_RESPONSE:
+                if _KEYS in whole and session.contender.told(whole[HEADER_SIZE:]):
+                    continue
                 whole = disguise.replace_notice(whole[HEADER_SIZE:]) or whole
             elif kind == ERROR_RESPONSE:
                 payload = whole[HEADER_SIZE:]

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Final, final
 
+from pytest_dsql.local.adjudicator.contender import BEGINNING
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import disguise, frames
 from pytest_dsql.local.gateway.backend import BackendLost
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 
-_BEGIN: Final = own_statement(b"BEGIN")
 _COMMIT: Final = own_statement(b"COMMIT")
 _ROLLBACK: Final = own_statement(b"ROLLBACK")
 
@@ -131,6 +131,21 @@ class Driver:
         answer = await self._close_block(answer)
         session.send(answer + frames.ready(session.status))
 
+    async def contest(self, group: Group) -> None:
+        """Run a statement another way that has met a rival on the fast way."""
+        session = self._session
+        run, plan = group.run, group.plan
+        if run is None or plan is None:
+            reply = await session.contender.resend(group.sent)
+            session.send(self._relayed(reply) + frames.ready(session.status))
+            return
+        if not run.by_query and not group.answering:
+            # It was its Parse that failed.
+            run.whole = group.sent
+        reply = await session.contender.contest(run, plan, group.error)
+        _, answer = await self._outcome(plan, reply, None)
+        session.send(answer + frames.ready(session.status))
+
     async def refuse(self, refusal: Refusal) -> None:
         """Answer a refusal in place of what has been done on the fast way."""
         answer = await self._abort(refusal)
@@ -160,9 +175,17 @@ class Driver:
             return await self._boundary(run, plan, action)
         sure = transactions.wants_completions and kind in ("dml", "ddl")
         if session.status == IDLE and (block or sure):
-            await session.backend.ask(_BEGIN)
+            await session.contender.open()
             self._own_block = True
-        reply = await self._run(run, plan)
+        reply = await session.contender.run(run, plan)
+        if plan.explained is not None and reply.error is None:
+            reply.collected = await with_estimate(session.cluster, plan.statement.sql, plan.explained, reply.collected)
+        return await self._outcome(plan, reply, action)
+
+    async def _outcome(self, plan: Plan, reply: Group, action: Action | None) -> tuple[bool, bytes]:
+        """Settle what a statement has done; tell whether it stands, and give what is left to answer."""
+        session = self._session
+        transactions = session.transactions
         if reply.error is not None:
             self._settle(committed=False)
             return False, self._answer(reply, plan)
@@ -176,8 +199,9 @@ class Driver:
 
     async def _hooks(self, run: Run, plan: Plan, *, first: bool) -> Action | None:
         session = self._session
-        action = run.action if first else None
-        if action is None:
+        if first and run.asked:
+            action = run.action
+        else:
             action = session.transactions.before(plan.statement)
             session.hold(plan.statement)
         if isinstance(action, Stall):
@@ -191,31 +215,27 @@ class Driver:
             raise _Ended
         return action
 
-    async def _run(self, run: Run, plan: Plan) -> Group:
-        backend = self._session.backend
-        if plan.copies_in:
-            return await self._copy(run, plan)
-        if plan.explained is not None:
-            reply = await backend.ask(run.messages(plan))
-            reply.collected = await with_estimate(
-                self._session.cluster, plan.statement.sql, plan.explained, reply.collected
-            )
-            return reply
-        return await backend.ask(run.messages(plan), relays_rows=True)
-
-    async def _copy(self, run: Run, plan: Plan) -> Group:
+    async def copy(self, run: Run, sql: bytes) -> Group:
         """Run COPY FROM STDIN. Syncs and Flushes that come during it get no answer, as in PostgreSQL."""
         session = self._session
         backend = session.backend
-        reply = await backend.ask(run.messages(plan), until_copy=True)
+        reply = await backend.ask(frames.query(sql), until_copy=True)
         if reply.error is not None:
             return reply
+        if run.copied is not None:
+            # It is run another way: the client has said all it had to say.
+            data = frames.message(frames.COPY_DATA, run.copied) + frames.message(frames.COPY_DONE, b"")
+            return await backend.ask(data)
         session.send(b"".join(reply.collected))
+        copied = bytearray()
         while True:
             kind, payload = await session.frontend.frame()
             if kind == frames.COPY_DATA:
+                copied += payload
                 backend.transport.write(frames.message(kind, payload))
             elif kind not in (frames.SYNC, frames.FLUSH):
+                if kind == frames.COPY_DONE:
+                    run.copied = bytes(copied)
                 return await backend.ask(frames.message(kind, payload))
 
     async def _boundary(self, run: Run, plan: Plan, action: Action | None) -> tuple[bool, bytes]:
@@ -230,8 +250,19 @@ class Driver:
                 if current.read_only:
                     await session.backend.ask(own_statement(b"SET TRANSACTION READ ONLY"))
             return True, frames.message(frames.COMMAND_COMPLETE, b"BEGIN\0")
-        reply = await session.backend.ask(run.messages(plan))
+        kind = plan.statement.kind
+        if kind == "begin" and session.status == IDLE:
+            session.contender.begin()
         self._own_block = False
+        if kind == "commit":
+            reply, refusal = await session.contender.commit(run.messages(plan))
+            if refusal is not None or reply is None:
+                session.settle(committed=False)
+                return False, b"" if refusal is None else disguise.error(refusal)
+        else:
+            reply = await session.backend.ask(run.messages(plan))
+        if kind == "begin" and reply.error is None and session.contender.work is not None:
+            await session.backend.ask(BEGINNING + SYNC_MESSAGE)
         committed = reply.error is None and reply.tag == b"COMMIT"
         session.settle(committed=committed)
         if action is not None and reply.error is None:
@@ -287,7 +318,15 @@ class Driver:
             return answer
         session = self._session
         self._own_block = False
-        reply = await session.backend.ask(_ROLLBACK if session.status == FAILED else _COMMIT)
+        if session.status == FAILED:
+            reply: Group | None = await session.backend.ask(_ROLLBACK)
+        else:
+            reply, refusal = await session.contender.commit(_COMMIT)
+            if refusal is not None:
+                answer = disguise.error(refusal)
+        if reply is None:
+            session.settle(committed=False)
+            return answer
         if reply.error is not None:
             answer = self._relayed(reply)
         session.settle(committed=reply.error is None and reply.tag == b"COMMIT")

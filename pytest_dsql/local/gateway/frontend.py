@@ -7,6 +7,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Final, final
 
+from pytest_dsql.local.adjudicator.contender import BEGINNING, BEGINNING_QUERY
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import disguise, frames
 from pytest_dsql.local.gateway.frames import BIND, CLOSE, EXECUTE, HEADER, HEADER_SIZE, PARSE, QUERY, SYNC, SYNC_MESSAGE
@@ -137,13 +138,13 @@ class Frontend(asyncio.Protocol):
                 name = data[position + HEADER_SIZE : after - 5]
                 portal = self.portals.get(name)
                 group = Group(None if portal is None else portal.prepared.plan)
-                run = Run.of_portal(name, portal, data[position:after])
+                group.run = run = Run.of_portal(name, portal, data[position:after])
                 if data[after] != SYNC:
                     self._forward(data, pieces, passed, position, after)
                     session.driver.start(session.driver.pipeline(run))
                     return
                 if portal is not None:
-                    replacement = self._admit(portal.prepared.plan, run)
+                    replacement = self._admit(portal.prepared.plan, run, group)
                     if replacement is _DRIVEN:
                         self._forward(data, pieces, passed, position, after)
                         session.driver.start(session.driver.pipeline(run))
@@ -167,7 +168,8 @@ class Frontend(asyncio.Protocol):
                     # The text has no end: PostgreSQL has words for that.
                     position = after
                     break
-                replacement = self._admit(asked.plans[0], asked) if len(asked.plans) == 1 else _DRIVEN
+                group.run = asked
+                replacement = self._admit(asked.plans[0], asked, group) if len(asked.plans) == 1 else _DRIVEN
                 if replacement is _DRIVEN:
                     self._forward(data, pieces, passed, position, after)
                     session.driver.start(session.driver.query(asked))
@@ -206,17 +208,18 @@ class Frontend(asyncio.Protocol):
                 self._pause_reading()
             if end - position < HEADER_SIZE:
                 self._needed = HEADER_SIZE
-        if group is not None:
-            session.group = group
         if position:
             self.unsynced = group is None
         if pieces:
             pieces.append(data[passed:position])
-            session.backend.transport.write(b"".join(pieces))
-        elif position == end:
-            session.backend.transport.write(data)
-        elif position:
-            session.backend.transport.write(data[:position])
+            sent = b"".join(pieces)
+        else:
+            sent = data if position == end else data[:position]
+        if group is not None:
+            group.sent = sent
+            session.group = group
+        if sent:
+            session.backend.transport.write(sent)
 
     def _forward(self, data: bytes, pieces: list[bytes], passed: int, position: int, after: int) -> None:
         """Pass on what comes before a message that the driver takes, and hold what comes behind it."""
@@ -233,7 +236,7 @@ class Frontend(asyncio.Protocol):
         decision = self.decide(found[0][0])
         return Group(decision.plans[0]), Run.of_query(decision.plans)
 
-    def _admit(self, plan: Plan, run: Run) -> bytes | None:
+    def _admit(self, plan: Plan, run: Run, group: Group) -> bytes | None:
         """Ask whether a statement may go; give what goes in its place, None where it goes as it is."""
         session = self._session
         if plan.refused or session.status == FAILED:
@@ -246,8 +249,15 @@ class Frontend(asyncio.Protocol):
         if plan.copies_in or plan.explained is not None or sure:
             return _DRIVEN
         action = transactions.before(statement)
+        run.asked = True
         session.hold(statement)
         if action is None:
+            if not session.contender.plain(plan):
+                return _DRIVEN
+            if kind == "begin" and session.status == IDLE:
+                session.contender.begin()
+                group.only_first = True
+                return frames.query(plan.sent + BEGINNING_QUERY) if run.by_query else run.execute + BEGINNING
             return None
         if isinstance(action, Fail):
             if kind == "commit":

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import frames
 from pytest_dsql.local.gateway.statements import Plan
+
+if TYPE_CHECKING:
+    from pytest_dsql.local.gateway.run import Run
 
 #: Transaction states of a ReadyForQuery message.
 IDLE: Final = ord("I")
@@ -47,14 +50,21 @@ class Group:
     """
 
     __slots__ = (
+        "answering",
         "asked",
+        "captured",
         "collected",
+        "contested",
         "error",
+        "locked",
         "muted",
         "only_first",
         "plan",
         "refusal",
         "relays_rows",
+        "run",
+        "sent",
+        "shared",
         "tag",
         "until_copy",
     )
@@ -77,6 +87,13 @@ class Group:
         self.refusal: Refusal | None = None  #: takes the place of the answer
         self.only_first = False  #: nothing after the first command tag is for the client
         self.muted = False  #: the rest of the answer is not for the client
+        self.contested = False  #: the statement failed, perhaps because of a rival, and is run another way
+        self.run: Run | None = None  #: what the client asked for, on the fast way
+        self.sent = b""  #: the messages as they were sent, on the fast way
+        self.answering = False  #: something of the answer has gone to the client
+        self.captured: list[bytes] = []  #: rows as they were written, as text
+        self.locked: set[str] = set()  #: keys of rows that it locked FOR UPDATE
+        self.shared: set[str] = set()  #: keys of rows that it locked FOR KEY SHARE
 
     def rows(self) -> list[list[bytes | None]]:
         """The values of the rows that were collected."""

@@ -41,14 +41,17 @@ def own_statement(sql: bytes) -> bytes:
 class Run:
     """A query string's statements, or one Execute of a portal."""
 
-    __slots__ = ("action", "execute", "name", "plans", "portal")
+    __slots__ = ("action", "asked", "copied", "execute", "name", "plans", "portal", "whole")
 
     def __init__(self, plans: Sequence[Plan], name: bytes, portal: Portal | None, execute: bytes) -> None:
         self.plans = plans  #: of an Execute: one, or none when PostgreSQL doesn't know the portal either
         self.name = name
         self.portal = portal
         self.execute = execute  #: the client's Execute message; empty for a query string
-        self.action: Action | None = None  #: what the hooks have said already about the first statement
+        self.asked = False  #: whether the hooks have been asked about the first statement
+        self.action: Action | None = None  #: what they said
+        self.whole = b""  #: everything that came with it, when nothing of that has been answered
+        self.copied: bytes | None = None  #: the data of COPY FROM STDIN
 
     @staticmethod
     def of_query(plans: Sequence[Plan]) -> Run:
@@ -65,8 +68,15 @@ class Run:
         """Whether it came in a Query message."""
         return not self.execute
 
+    def again(self) -> None:
+        """Let what failed be run once more from its beginning."""
+        if self.portal is not None:
+            self.portal.executed = False
+
     def messages(self, plan: Plan) -> bytes:
         """The messages that run one of its statements, up to a ReadyForQuery."""
+        if self.whole:
+            return self.whole
         if self.by_query or plan.copies_in:
             return frames.query(plan.sent)
         portal = self.portal

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
+from pytest_dsql.local.adjudicator.contender import Contender
 from pytest_dsql.local.cluster import Cluster
 from pytest_dsql.local.gateway import disguise, frames
 from pytest_dsql.local.gateway.backend import Backend
@@ -46,6 +47,7 @@ class Session:
         "at_rest",
         "backend",
         "cluster",
+        "contender",
         "driver",
         "ended",
         "frontend",
@@ -89,6 +91,7 @@ class Session:
         self.driver = Driver(self)
         self.loan = Loan(lender, wanted, self)  #: of the connection to PostgreSQL
         self.backend.transport = self.loan
+        self.contender = Contender(self, None)
         self.outgoing: Outgoing
         self.send: Callable[[bytes], object]  #: to the client, in order
 
@@ -107,6 +110,7 @@ class Session:
         """
         self.backend.transport = transport
         self.key = key
+        self.contender.moved(key)
         return self.backend
 
     def prepared_statements(self) -> dict[bytes, bytes]:
@@ -132,7 +136,11 @@ class Session:
         plan = group.plan
         if plan is None:
             return None
-        group.muted = group.only_first
+        if group.only_first:
+            group.muted = True
+            return None
+        if group.run is not None:
+            self.contender.succeeded(group.run, plan)
         refusal = self.transactions.completed(plan.statement, tag)
         if refusal is not None:
             group.refusal = refusal
@@ -142,12 +150,19 @@ class Session:
 
     def failed(self, group: Group, payload: bytes) -> bytes | None:
         """Hear that a statement on the fast way has failed; give the message to send instead of its ErrorResponse."""
-        group.error = frames.fields(payload)
+        error = group.error = frames.fields(payload)
+        if self.contender.contested(group.plan, error) and (group.run is not None or not group.answering):
+            group.contested = group.muted = True
+            return b""
+        self.contender.failed()
         return disguise.replace_error(payload)
 
     def answered(self, group: Group) -> None:
         """Hear that the group on the fast way is answered, and go on with what the client has sent meanwhile."""
         self.group = None
+        if group.contested:
+            self.driver.start(self.driver.contest(group))
+            return
         if group.refusal is not None:
             self.driver.start(self.driver.refuse(group.refusal))
             return
@@ -159,11 +174,16 @@ class Session:
         """Look at what the client has sent meanwhile: everything before it is answered."""
         if self.at_rest is not None and self.status == IDLE:
             self.at_rest()
+        work = self.contender.work
+        if work is not None and work.park_wanted and not self.over:
+            self.driver.start(self.contender.park())
+            return
         self.frontend.go_on()
 
     def settle(self, *, committed: bool) -> None:
         """Bring what is known of the transaction in line with PostgreSQL's state after a statement."""
         if self.status == IDLE:
+            self.contender.end()
             self.transactions.end(committed=committed)
         elif self.status != FAILED and self.transactions.current is not None:
             self.transactions.current.explicit = True
@@ -248,6 +268,7 @@ class Session:
             self._end_transaction()
 
     def _end_transaction(self) -> None:
+        self.contender.left()
         self.transactions.end(committed=False)
 
     def _check_end(self) -> None:

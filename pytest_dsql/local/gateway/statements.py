@@ -37,6 +37,7 @@ class Plan:
     tag: bytes | None = None  #: the command tag to answer in place of PostgreSQL's
     refused: bool = False  #: what is sent fails with the dialect's refusal
     copies_in: bool = False  #: COPY ... FROM STDIN
+    locks: bool = False  #: it may lock rows: FOR UPDATE, FOR KEY SHARE
     explained: PlanFormat | None = None  #: EXPLAIN ANALYZE VERBOSE: in which form the DPU estimate is added to the plan
     offset: int = 0  #: of its text in the query string, in characters, for the positions in errors
 
@@ -53,6 +54,9 @@ class Decision:
 
 #: A statement of kind `dml` that begins so is COPY FROM.
 _COPY: Final = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*COPY\b", re.IGNORECASE | re.DOTALL)
+
+#: In a literal or a comment it does no harm but to make the statement slower.
+_LOCKS: Final = re.compile(r"\bFOR\b[^;]{0,100}\b(?:UPDATE|SHARE)\b", re.IGNORECASE | re.DOTALL)
 
 #: A fault of the engine must not end the session.
 _FAULT: Final = Refusal("XX000", "the engine could not judge this statement")
@@ -111,8 +115,9 @@ class Statements:
             tag = None if part.tag is None else part.tag.encode()
             statement = Statement(part.kind, part.sql, part.reads, part.writes)
             copies_in = part.kind == "dml" and bool(_COPY.match(part.sql))
+            locks = bool(_LOCKS.search(part.sql))
             explained = None if refused else wanted_format(part.sql)
-            plans.append(Plan(statement, sent, sent != text, tag, refused, copies_in, explained, offset))
+            plans.append(Plan(statement, sent, sent != text, tag, refused, copies_in, locks, explained, offset))
             if refused:
                 # It fails where it stands, so nothing after it would run.
                 break

@@ -43,7 +43,7 @@ class SuperuserConnection(asyncio.Protocol):
         self._rows: list[Row] = []
         self._failure: QueryFailed | None = None
         self._answer: asyncio.Future[list[Row]] | None = None
-        self._lost = False
+        self.lost = False  #: for good
 
     @classmethod
     async def open(cls, socket_path: str, **settings: str) -> SuperuserConnection:
@@ -57,7 +57,7 @@ class SuperuserConnection(asyncio.Protocol):
     async def query(self, sql: str) -> list[Row]:
         """Run statements and give the rows that they answered. Raises QueryFailed, ConnectionResetError."""
         assert self._answer is None, "one query at a time"
-        if self._lost:
+        if self.lost:
             raise ConnectionResetError("the connection to PostgreSQL is lost")
         self._rows, self._failure = [], None
         self._answer = asyncio.get_running_loop().create_future()
@@ -103,7 +103,7 @@ class SuperuserConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """PostgreSQL is gone, or was told goodbye."""
-        self._lost = True
+        self.lost = True
         self.notified.set()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionResetError("PostgreSQL closed the engine's connection"))

@@ -1,0 +1,137 @@
+"""What a transaction has done so far, and how its writes could be done again. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, final
+
+from pytest_dsql.local.adjudicator.books import Keys
+from pytest_dsql.local.adjudicator.sandbox.plans import Plan as Texts
+from pytest_dsql.local.adjudicator.sandbox.plans import Text
+from pytest_dsql.local.gateway import frames
+from pytest_dsql.local.gateway.frames import BIND, CLOSE, EXECUTE, PARSE
+from pytest_dsql.local.gateway.run import OWN
+
+#: SQLSTATEs with which PostgreSQL says that a rival was there first, or is in the way; the statement may be genuine.
+CONTESTED: Final = frozenset({b"55P03", b"40001", b"40P01", b"23505", b"23503"})
+#: Of these, the ones that say that a rival has committed, if the statement succeeds on the transaction's own snapshot.
+LOST: Final = frozenset({b"40001", b"23505", b"23503"})
+#: For a statement without a transaction: its snapshot is as new as can be, so what is violated is violated.
+IN_THE_WAY: Final = frozenset({b"55P03", b"40001", b"40P01"})
+CANCELLED: Final = b"57014"
+
+NO_PARAMETERS: Final = b"\0\0"
+_NOTHING_BOUND: Final = NO_PARAMETERS * 3
+
+
+class State(Enum):
+    """Where a transaction's writes are."""
+
+    PHYSICAL = "in the tables"
+    SANDBOX = "in the sandbox"
+    PARKED = "in the log only"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One statement of the log, that has changed something."""
+
+    sql: bytes  #: as it was sent to the tables, before anything of ours was added
+    texts: Texts | None  #: None: a statement that runs alike everywhere (SET, DDL)
+    types: bytes  #: of its Parse message: the parameters' types
+    bound: bytes  #: of its Bind message: what comes behind the names
+    captured: tuple[bytes, ...] | None = None  #: rows that must be written as they are
+    copied: bytes | None = None  #: the data of COPY FROM STDIN
+
+    def messages(self, *, sandbox: bool) -> bytes:
+        """The messages that do it again, without a Sync; a COPY's are a Query with its data."""
+        texts = self.texts
+        if texts is None:
+            return own_execution(self.sql, self.types, self.bound)
+        if self.captured is not None and texts.capture is not None:
+            again = texts.capture.sandbox if sandbox else texts.capture.physical
+            return own_execution(again.encode(), NO_PARAMETERS, _bound_array(self.captured))
+        text = texts.sandbox if sandbox else texts.physical
+        sql = self.sql if text.sql is None else text.sql.encode()
+        return own_execution(sql, self.types, with_last_column(self.bound, text))
+
+
+@final
+class Work:
+    """One transaction of a session."""
+
+    __slots__ = (
+        "committing",
+        "doomed",
+        "doubtful",
+        "explicit",
+        "inserted",
+        "keys",
+        "log",
+        "park_wanted",
+        "snapshot",
+        "state",
+    )
+
+    def __init__(self, snapshot: int) -> None:
+        self.snapshot = snapshot  #: its moment in the books
+        self.state = State.PHYSICAL
+        self.log: list[Entry] = []
+        self.keys = Keys()
+        self.inserted: dict[int, str] = {}  #: tables where it may have made unique keys, their names by their OIDs
+        self.doomed = False  #: a rival has committed first
+        self.doubtful = False  #: a key that it inserted may have been freed meanwhile
+        self.park_wanted = False  #: it is in a rival's way
+        self.committing = False  #: its COMMIT was sent
+
+
+def own_execution(sql: bytes, types: bytes, bound: bytes) -> bytes:
+    """Messages that parse and run a statement under the engine's own name, without a Sync."""
+    return b"".join(
+        (
+            frames.message(CLOSE, b"S" + OWN + b"\0"),
+            frames.message(CLOSE, b"P" + OWN + b"\0"),
+            frames.message(PARSE, OWN + b"\0" + sql + b"\0" + types),
+            frames.message(BIND, OWN + b"\0" + OWN + b"\0" + bound),
+            frames.message(EXECUTE, OWN + b"\0" + bytes(4)),
+        )
+    )
+
+
+def own_command(sql: str) -> bytes:
+    """The same for a command without parameters."""
+    return own_execution(sql.encode(), NO_PARAMETERS, _NOTHING_BOUND)
+
+
+def bound_of(bind: bytes | None) -> bytes:
+    """What comes behind the names in the payload of a Bind message; None: nothing is bound."""
+    if bind is None:
+        return _NOTHING_BOUND
+    return bind[bind.index(0, bind.index(0) + 1) + 1 :]
+
+
+def with_last_column(bound: bytes, text: Text) -> bytes:
+    """The same with a format for the column that our text adds to the client's."""
+    if text.last == "client":
+        return bound
+    place = 2 + 2 * int.from_bytes(bound[:2], "big")
+    count = int.from_bytes(bound[place : place + 2], "big")
+    place += 2
+    for _ in range(count):
+        length = int.from_bytes(bound[place : place + 4], "big", signed=True)
+        place += 4 + max(length, 0)
+    formats = int.from_bytes(bound[place : place + 2], "big")
+    if not text.rows:
+        return bound[:place] + NO_PARAMETERS
+    if formats <= 1:
+        return bound
+    return bound[:place] + (formats + 1).to_bytes(2, "big") + bound[place + 2 :] + NO_PARAMETERS
+
+
+def _bound_array(rows: tuple[bytes, ...]) -> bytes:
+    """One parameter: an array of texts."""
+    quoted = (b'"' + row.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"' for row in rows)
+    array = b"{" + b",".join(quoted) + b"}"
+    return NO_PARAMETERS + b"\0\1" + len(array).to_bytes(4, "big") + array + NO_PARAMETERS
