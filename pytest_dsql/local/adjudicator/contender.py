@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.adjudicator.adjudicator import Adjudicator
@@ -26,6 +26,7 @@ from pytest_dsql.local.adjudicator.work import (
     bound_of,
     own_command,
     own_execution,
+    rows_of,
     with_last_column,
 )
 from pytest_dsql.local.dialect.judgement import Refusal
@@ -160,7 +161,7 @@ class Contender:
             keys.tables.add(told["table"])
         return True
 
-    def succeeded(self, run: Run, plan: Plan) -> None:
+    def succeeded(self, run: Run, plan: Plan, tag: bytes) -> None:
         """Note a statement that has succeeded on the fast way."""
         kind = plan.statement.kind
         if kind == "set":
@@ -170,10 +171,10 @@ class Contender:
             self._record(self._told)
         elif kind == "dml":
             texts = self._adjudicator.known(_sql(plan), self.schemas)
-            self._log(work, run, plan, texts)
+            self._log(work, run, plan, texts, tag)
             work.doubtful = work.doubtful or (texts is None or self._freed(texts, work))
         elif kind in ("set", "ddl"):
-            self._log(work, run, plan, None)
+            self._log(work, run, plan, None, tag)
 
     def failed(self) -> None:
         """Note that a statement has failed: it has done nothing."""
@@ -203,7 +204,7 @@ class Contender:
         if kind not in ("dml", "select"):
             reply = await session.backend.ask(run.messages(plan), relays_rows=True)
             if reply.error is None:
-                self.succeeded(run, plan)
+                self.succeeded(run, plan, reply.tag or b"")
             return reply
         texts = await self._texts(plan)
         if work is None:
@@ -374,24 +375,26 @@ class Contender:
         return await self._again(work, _BACK + _PATIENCE, sandbox=False)
 
     async def _again(self, work: Work, messages: bytes, *, sandbox: bool) -> bool:
+        """Do everything in the log again behind `messages`; tell whether each statement did what it did before."""
         backend = self._session.backend
+        expected: list[int | None] = [None, None]  # what comes before it are two commands of ours
         for entry in work.log:
             if entry.copied is None:
                 messages += entry.messages(sandbox=sandbox)
+                expected.append(entry.rows)
                 continue
             reply = await self._patiently(backend.ask(messages + SYNC_MESSAGE))
-            if reply.error is not None:
+            if not _alike(reply, expected):
                 return False
-            messages = b""
+            messages, expected = b"", []
             text = None if entry.texts is None else entry.texts.sandbox.sql if sandbox else entry.texts.physical.sql
             reply = await backend.ask(frames.query(entry.sql if text is None else text.encode()), until_copy=True)
             if reply.error is None:
                 data = frames.message(frames.COPY_DATA, entry.copied) + frames.message(frames.COPY_DONE, b"")
                 reply = await self._patiently(backend.ask(data))
-            if reply.error is not None:
+            if not _alike(reply, [entry.rows]):
                 return False
-        reply = await self._patiently(backend.ask(messages + SYNC_MESSAGE))
-        return reply.error is None
+        return _alike(await self._patiently(backend.ask(messages + SYNC_MESSAGE)), expected)
 
     async def _inserted(self, work: Work) -> set[str]:
         """The keys that the transaction inserts, where somebody could have freed them."""
@@ -492,37 +495,61 @@ class Contender:
         finally:
             work.state = state
         if reply.error is None:
-            self._log(work, run, plan, None)
+            self._log(work, run, plan, None, reply.tag)
         return reply
 
     def _note(self, work: Work, run: Run, plan: Plan, texts: Texts, reply: Group) -> None:
         work.keys.locked |= reply.locked
         work.keys.shared |= reply.shared
         if texts.may_write:
-            self._log(work, run, plan, texts, reply)
+            self._log(work, run, plan, texts, reply.tag, tuple(reply.captured))
 
-    def _log(self, work: Work, run: Run, plan: Plan, texts: Texts | None, reply: Group | None = None) -> None:
+    def _log(
+        self,
+        work: Work,
+        run: Run,
+        plan: Plan,
+        texts: Texts | None,
+        tag: bytes | None,
+        captured: tuple[bytes, ...] = (),
+    ) -> None:
+        rows = None
+        if texts is not None and texts.form.command in _COUNTED:
+            rows = rows_of(tag)
+            if rows == 0:
+                # What has done nothing must not do something the next time.
+                return
         portal = run.portal
-        captured = None if reply is None or texts is None or texts.capture is None else tuple(reply.captured)
         work.log.append(
             Entry(
                 plan.sent,
                 texts,
                 NO_PARAMETERS if portal is None else portal.prepared.rest,
                 bound_of(None if portal is None else portal.bind),
-                captured,
+                None if texts is None or texts.capture is None else captured,
                 run.copied,
+                rows,
             )
         )
         if texts is not None:
             work.inserted.update((table.oid, table.name) for table in texts.inserts)
 
 
+#: Statements whose tags tell how many rows they wrote or locked; a SELECT may write in a WITH query as well.
+_COUNTED: Final = frozenset({"InsertStmt", "UpdateStmt", "DeleteStmt", "CopyStmt"})
+
 _KEYS_NOTICE: Final = b"pytest_dsql_engine keys"
 
 
 def _sql(plan: Plan) -> str:
     return plan.sent.decode("utf-8", "surrogateescape").rstrip(" \t\r\n;")
+
+
+def _alike(reply: Group, expected: Sequence[int | None]) -> bool:
+    """Whether statements did what they did before: another number of rows is a rival's doing."""
+    if reply.error is not None or len(reply.tags) != len(expected):
+        return False
+    return all(rows is None or rows == rows_of(tag) for rows, tag in zip(expected, reply.tags, strict=True))
 
 
 def _commits(group: Group) -> bool:

@@ -44,6 +44,7 @@ class Entry:
     bound: bytes  #: of its Bind message: what comes behind the names
     captured: tuple[bytes, ...] | None = None  #: rows that must be written as they are
     copied: bytes | None = None  #: the data of COPY FROM STDIN
+    rows: int | None = None  #: how many it wrote or locked, where its tag tells
 
     def messages(self, *, sandbox: bool) -> bytes:
         """The messages that do it again, without a Sync; a COPY's are a Query with its data."""
@@ -85,6 +86,12 @@ class Work:
         self.doubtful = False  #: a key that it inserted may have been freed meanwhile
         self.park_wanted = False  #: it is in a rival's way
         self.committing = False  #: its COMMIT was sent
+
+
+def rows_of(tag: bytes | None) -> int | None:
+    """The number at the end of a command tag."""
+    last = (tag or b"").rpartition(b" ")[2]
+    return int(last) if last.isdigit() else None
 
 
 def own_execution(sql: bytes, types: bytes, bound: bytes) -> bytes:

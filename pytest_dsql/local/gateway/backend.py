@@ -206,6 +206,7 @@ class Backend(asyncio.Protocol):
                     continue
             elif kind == COMMAND_COMPLETE:
                 group.tag = whole[HEADER_SIZE:-1]
+                group.tags.append(group.tag)
             elif kind in (EMPTY_QUERY, PORTAL_SUSPENDED):
                 group.tag = b""
             group.collected.append(whole)

@@ -66,6 +66,7 @@ class Group:
         "sent",
         "shared",
         "tag",
+        "tags",
         "until_copy",
     )
 
@@ -84,6 +85,7 @@ class Group:
         self.collected: list[bytes] = []  #: whole messages, without ReadyForQuery
         self.error: dict[str, bytes] | None = None  #: the fields of its ErrorResponse
         self.tag: bytes | None = None  #: of the last statement that was completed
+        self.tags: list[bytes] = []  #: of all of them, where the answer was asked for
         self.refusal: Refusal | None = None  #: takes the place of the answer
         self.only_first = False  #: nothing after the first command tag is for the client
         self.muted = False  #: the rest of the answer is not for the client

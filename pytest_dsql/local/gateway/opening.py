@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast, final
 
@@ -33,14 +34,14 @@ class Opened:
     ready: bytes = b""
 
 
-async def open_backend(socket_path: str, startup: Startup) -> Opened:
-    """Connect and log in as the startup packet says.
+async def open_backend(socket_path: str, startup: Startup, own: Sequence[tuple[str, str]] = ()) -> Opened:
+    """Connect and log in as the startup packet says, with settings of the engine's own.
 
     Raises BackendRefused with PostgreSQL's answer, OSError when it doesn't answer.
     """
     loop = asyncio.get_running_loop()
     transport, opening = await loop.create_unix_connection(_Opening, socket_path)
-    transport.write(startup.packet())
+    transport.write(startup.packet(own))
     try:
         await opening.done
     except BaseException:

@@ -140,7 +140,7 @@ class Session:
             group.muted = True
             return None
         if group.run is not None:
-            self.contender.succeeded(group.run, plan)
+            self.contender.succeeded(group.run, plan, tag)
         refusal = self.transactions.completed(plan.statement, tag)
         if refusal is not None:
             group.refusal = refusal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final, final
@@ -47,9 +48,6 @@ SETTABLE: Final = frozenset(
 #: Settable on DSQL, unknown to PostgreSQL: accepted, and without effect there.
 _ONLY_DSQL: Final = frozenset({"disable_sync_create_index"})
 
-#: How long a client's statement waits for a lock, in PostgreSQL's words.
-LOCK_TIMEOUT: Final = "2ms"
-
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _OPTION: Final = re.compile(r"(?:\\.|[^\\\s])+", re.DOTALL)
 
@@ -84,11 +82,10 @@ class Startup:
             if name.lower() == "search_path" and INTERNAL_PREFIX in value.lower():
                 raise StartupRefused("22023", f'invalid value for parameter "search_path": "{value}"')
 
-    def packet(self) -> bytes:
-        """The startup packet for PostgreSQL."""
+    def packet(self, own: Sequence[tuple[str, str]] = ()) -> bytes:
+        """The startup packet for PostgreSQL, with settings of the engine's own."""
         wanted = [("user", self.user), ("database", self.database)]
-        # Nobody waits for a lock: the adjudicator finds another way.
-        wanted.append(("lock_timeout", LOCK_TIMEOUT))
+        wanted += own
         wanted += [(name, value) for name, value in self.settings if name.lower() not in _ONLY_DSQL]
         payload = b"".join(text.encode("utf-8", "surrogateescape") + b"\0" for pair in wanted for text in pair)
         return frames.packet(PROTOCOL_3_0.to_bytes(4, "big") + payload + b"\0")
