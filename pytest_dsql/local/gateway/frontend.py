@@ -8,8 +8,8 @@ import threading
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.adjudicator.contender import BEGINNING, BEGINNING_QUERY
-from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import disguise, frames
+from pytest_dsql.local.gateway.driver import NO_CALLS
 from pytest_dsql.local.gateway.frames import BIND, CLOSE, EXECUTE, HEADER, HEADER_SIZE, PARSE, QUERY, SYNC, SYNC_MESSAGE
 from pytest_dsql.local.gateway.group import FAILED, IDLE, Group, Portal, Prepared
 from pytest_dsql.local.gateway.hooks import Disconnect, Fail
@@ -28,10 +28,7 @@ _BACKLOG: Final = 256 * 1024
 
 _BAD_LENGTH: Final = frames.error("FATAL", "08P01", "invalid message length")
 
-#: DSQL's rules could be evaded through the function-call protocol. The text is an inference from DSQL's others.
-_REFUSED_CALL: Final = frames.query(
-    disguise.failing_statement(Refusal("0A000", "function call protocol not supported")).encode()
-)
+_REFUSED_CALL: Final = frames.query(disguise.failing_statement(NO_CALLS).encode())
 
 
 #: In place of a message: the statement leaves the fast way.
@@ -129,8 +126,10 @@ class Frontend(asyncio.Protocol):
                 break
             replacement: bytes | None = None
             if kind == BIND:
+                self.unsynced = True
                 self._note_bind(data[position + HEADER_SIZE : after])
             elif kind == EXECUTE:
+                self.unsynced = True
                 if after + HEADER_SIZE > end:
                     # What comes next decides.
                     self._needed = after - position + HEADER_SIZE
@@ -139,7 +138,7 @@ class Frontend(asyncio.Protocol):
                 portal = self.portals.get(name)
                 group = Group(None if portal is None else portal.prepared.plan)
                 group.run = run = Run.of_portal(name, portal, data[position:after])
-                if data[after] != SYNC:
+                if not data.startswith(SYNC_MESSAGE, after):
                     self._forward(data, pieces, passed, position, after)
                     session.driver.start(session.driver.pipeline(run))
                     return
@@ -160,6 +159,11 @@ class Frontend(asyncio.Protocol):
                 group = Group()
                 position = after
                 break
+            elif kind in (QUERY, frames.FUNCTION_CALL) and self.unsynced:
+                # PostgreSQL ignores it if one of the messages before it has failed.
+                self._forward(data, pieces, passed, position, position)
+                session.driver.start(session.driver.pipeline(None))
+                return
             elif kind == QUERY:
                 if length >= LONG_MESSAGE and self._judge_elsewhere(data[position + HEADER_SIZE : after], 1):
                     break
@@ -184,8 +188,10 @@ class Frontend(asyncio.Protocol):
             elif kind == PARSE:
                 if length >= LONG_MESSAGE and self._judge_elsewhere(data[position + HEADER_SIZE : after], 2):
                     break
+                self.unsynced = True
                 replacement = self._note_parse(data[position + HEADER_SIZE : after])
             elif kind == CLOSE:
+                self.unsynced = True
                 self._note_close(data[position + HEADER_SIZE : after])
             elif kind == frames.FUNCTION_CALL:
                 group = Group()

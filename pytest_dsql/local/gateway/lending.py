@@ -27,6 +27,9 @@ from pytest_dsql.local.gateway.startup import Startup
 
 _LOG: Final = logging.getLogger(__name__)
 
+#: Nobody waits for a lock: the adjudicator finds another way.
+_IMPATIENT: Final = (("lock_timeout", "2ms"),)
+
 #: PostgreSQL connections opened at the same time. More only queue in its listen backlog, and fail when that is full.
 _OPENING_AT_ONCE: Final = 64
 #: A session that was silent from one look to the next is taken to have nothing to ask. Seconds.
@@ -188,7 +191,7 @@ class Lender:
                     self._ended()
                     return pooled
                 version = self._cluster.catalog_version
-                opened = await open_backend(self._cluster.socket_path, startup)
+                opened = await open_backend(self._cluster.socket_path, startup, _IMPATIENT)
         except BaseException:
             self._ended()
             raise
