@@ -66,10 +66,15 @@ class Adjudicator:
             await self._read_catalog()
         return found
 
+    async def prepare(self) -> None:
+        """Bring the sandbox's helpers up to date. A helper that is in use is renewed the next time."""
+        if self._catalog is None or self._catalog.stale or self._read != self._cluster.catalog_version:
+            await self._read_catalog()
+
     async def _read_catalog(self) -> None:
         async with self._asking:
             version = self._cluster.catalog_version
-            if self._read == version and self._catalog is not None:
+            if self._read == version and self._catalog is not None and not self._catalog.stale:
                 return
             connection = await self._connected()
             ((text,),) = await connection.query(CATALOG_QUERY)

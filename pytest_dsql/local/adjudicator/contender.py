@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 from pytest_dsql.local.adjudicator.adjudicator import Adjudicator
 from pytest_dsql.local.adjudicator.answers import stripped
 from pytest_dsql.local.adjudicator.books import Keys
+from pytest_dsql.local.adjudicator.sandbox.errors import seen_by_client
 from pytest_dsql.local.adjudicator.sandbox.names import ENTER, INSERTED_KEYS
 from pytest_dsql.local.adjudicator.sandbox.plans import Plan as Texts
 from pytest_dsql.local.adjudicator.sandbox.plans import Text
@@ -301,6 +302,7 @@ class Contender:
     async def _execute(self, run: Run, plan: Plan, text: Text) -> Group:
         """Run a text in a statement's place, and make the answer the client's."""
         session = self._session
+        work = self.work
         reads = plan.statement.kind == "select" and text.last == "client" and not run.whole and plan.explained is None
         if run.whole:
             reply = await self._patiently(session.backend.ask(run.whole))
@@ -317,6 +319,10 @@ class Contender:
             messages = own_execution(text.sql.encode(), run.portal.prepared.rest, bound) + SYNC_MESSAGE
             reply = await self._patiently(session.backend.ask(messages, relays_rows=reads))
         stripped(reply, text)
+        catalog = self._adjudicator.catalog
+        if work is not None and work.state is State.SANDBOX and reply.error is not None and catalog is not None:
+            said = frames.report(frames.ERROR_RESPONSE, seen_by_client(reply.error, catalog))
+            reply.collected = [said if one[0] == frames.ERROR_RESPONSE else one for one in reply.collected]
         return reply
 
     async def _patiently(self, asking: Awaitable[Group]) -> Group:
@@ -365,6 +371,7 @@ class Contender:
             await self._again(work, _BACK + _PATIENCE, sandbox=False)
             work.state = State.PHYSICAL
             return
+        await self._adjudicator.prepare()
         work.state = State.SANDBOX
         if not await self._again(work, _BACK + _ENTER, sandbox=True):
             work.doomed = True

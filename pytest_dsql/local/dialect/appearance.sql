@@ -89,7 +89,7 @@ CREATE OR REPLACE VIEW pg_catalog.pg_settings AS
     max_val, enumvals, boot_val, COALESCE(ours, reset_val) AS reset_val, sourcefile, sourceline, pending_restart
   FROM pg_catalog.pg_show_all_settings(),
     LATERAL (SELECT CASE
-      WHEN name IN ('server_version', 'server_version_num', 'default_toast_compression', 'max_connections')
+      WHEN name IN ('server_version', 'server_version_num', 'default_toast_compression', 'max_connections', 'lock_timeout')
       THEN pg_catalog.current_setting(name)
       WHEN name = 'work_mem' THEN '131072' END) AS on_dsql(ours)
   WHERE name !~ '^pytest_dsql_engine'

@@ -86,8 +86,8 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
     WHEN 'default_toast_compression' THEN 'lz4'
     WHEN 'max_connections' THEN '20'
     WHEN 'work_mem' THEN '128MB'
-    WHEN 'max_connections' THEN '20'
-    WHEN 'work_mem' THEN '128MB'
+    -- Nobody waits for a lock; the engine needs it for that.
+    WHEN 'lock_timeout' THEN '0'
     -- In the sandbox of a contested transaction the path is another one.
     WHEN 'search_path' THEN COALESCE(
       NULLIF(pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.search_path', true), ''),

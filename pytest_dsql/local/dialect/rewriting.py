@@ -164,7 +164,7 @@ def _with_numeric_scale(statement: Statement, source: Source) -> str | None:
 
 #: Parameters that PostgreSQL does not know, or knows with another value than DSQL.
 _SHOWN: Final = (
-    *("server_version", "server_version_num", "default_toast_compression", "disable_sync_create_index"),
+    *("server_version", "server_version_num", "default_toast_compression", "disable_sync_create_index", "lock_timeout"),
     *("max_connections", "work_mem", "search_path"),
 )
 _SHOW_ALL: Final = (

@@ -153,6 +153,7 @@ class Backend(asyncio.Protocol):
                 self.said_fatal = True
             if group is not None:
                 return self._session.failed(group, payload)
+            self._session.skipping = True
             return disguise.replace_error(payload)
         if kind == NOTICE_RESPONSE:
             return (

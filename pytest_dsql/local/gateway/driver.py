@@ -99,7 +99,8 @@ class Driver:
         settled = await session.backend.ask(SYNC_MESSAGE)
         session.send(self._relayed(settled))
         answer = b""
-        failed = settled.error is not None
+        failed = settled.error is not None or session.skipping
+        session.skipping = False
         pending = run
         while True:
             if pending is not None:
@@ -235,15 +236,26 @@ class Driver:
             return await backend.ask(data)
         session.send(b"".join(reply.collected))
         copied = bytearray()
-        while True:
-            kind, payload = await session.frontend.frame()
-            if kind == frames.COPY_DATA:
-                copied += payload
-                backend.transport.write(frames.message(kind, payload))
-            elif kind not in (frames.SYNC, frames.FLUSH):
-                if kind == frames.COPY_DONE:
-                    run.copied = bytes(copied)
-                return await backend.ask(frames.message(kind, payload))
+        # PostgreSQL says what is wrong with the data as soon as it sees it.
+        answer = asyncio.ensure_future(backend.ask(b""))
+        try:
+            while not answer.done():
+                found = session.frontend.take()
+                if found is None:
+                    await asyncio.wait((session.frontend.more(), answer), return_when=asyncio.FIRST_COMPLETED)
+                    continue
+                kind, payload = found
+                if kind == frames.COPY_DATA:
+                    copied += payload
+                    backend.transport.write(frames.message(kind, payload))
+                elif kind not in (frames.SYNC, frames.FLUSH):
+                    if kind == frames.COPY_DONE:
+                        run.copied = bytes(copied)
+                    backend.transport.write(frames.message(kind, payload))
+                    break
+            return await answer
+        finally:
+            answer.cancel()
 
     async def _boundary(self, run: Run, plan: Plan, action: Action | None) -> tuple[bool, bytes]:
         """Run BEGIN, COMMIT or ROLLBACK."""

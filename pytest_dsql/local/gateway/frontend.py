@@ -82,7 +82,8 @@ class Frontend(asyncio.Protocol):
         if session.group is not None or session.driver.working or self._judging:
             self._held += data
             if self._waiter is not None and len(self._held) >= self._needed:
-                self._waiter.set_result(None)
+                if not self._waiter.done():
+                    self._waiter.set_result(None)
                 self._waiter = None
             elif len(self._held) > _BACKLOG and self._waiter is None:
                 self._pause_reading()
@@ -359,24 +360,35 @@ class Frontend(asyncio.Protocol):
         self._decision = decision
         self.go_on()
 
-    async def frame(self) -> tuple[int, bytes]:
-        """The next message, for the driver: its kind and its payload."""
-        while True:
-            held = self._held
-            self._needed = HEADER_SIZE
-            if len(held) >= HEADER_SIZE:
-                kind, length = HEADER.unpack_from(held)
-                if not 4 <= length <= self._session.cluster.limits.message_bytes + 4:
-                    self._session.broken(_BAD_LENGTH if length < 4 else b"")
-                    raise asyncio.CancelledError
-                if len(held) > length:
-                    payload = bytes(held[HEADER_SIZE : 1 + length])
-                    del held[: 1 + length]
-                    return kind, payload
-                self._needed = 1 + length
+    def take(self) -> tuple[int, bytes] | None:
+        """The next message, for the driver: its kind and its payload; None when it hasn't come yet."""
+        held = self._held
+        self._needed = HEADER_SIZE
+        if len(held) < HEADER_SIZE:
+            return None
+        kind, length = HEADER.unpack_from(held)
+        if not 4 <= length <= self._session.cluster.limits.message_bytes + 4:
+            self._session.broken(_BAD_LENGTH if length < 4 else b"")
+            raise asyncio.CancelledError
+        if len(held) <= length:
+            self._needed = 1 + length
+            return None
+        payload = bytes(held[HEADER_SIZE : 1 + length])
+        del held[: 1 + length]
+        return kind, payload
+
+    def more(self) -> asyncio.Future[None]:
+        """What is done when the message that `take` didn't find has come."""
+        if self._waiter is None:
             self._waiter = asyncio.get_running_loop().create_future()
             self._read_on()
-            await self._waiter
+        return self._waiter
+
+    async def frame(self) -> tuple[int, bytes]:
+        """The next message, as soon as it has come."""
+        while (found := self.take()) is None:
+            await self.more()
+        return found
 
     def next_is_sync(self) -> bool:
         """Whether the next message is a Sync that has come already."""

@@ -59,6 +59,7 @@ class Session:
         "over",
         "pace",
         "send",
+        "skipping",
         "statements",
         "status",
         "transactions",
@@ -80,6 +81,7 @@ class Session:
         self.ended = ended
         self.group: Group | None = None  #: sent, not yet answered
         self.status = IDLE  #: as in the last ReadyForQuery
+        self.skipping = False  #: PostgreSQL ignores everything up to the Sync that is still to come
         self.leaving = False  #: the client has said goodbye
         self.over = False  #: both sides are being closed
         self.pace = pace  #: how long answers are held back
@@ -160,6 +162,7 @@ class Session:
     def answered(self, group: Group) -> None:
         """Hear that the group on the fast way is answered, and go on with what the client has sent meanwhile."""
         self.group = None
+        self.skipping = False
         if group.contested:
             self.driver.start(self.driver.contest(group))
             return
