@@ -157,8 +157,9 @@ class JobRunner:
             await connection.query(f"CALL pytest_dsql_engine.fail_job('{job_id}', {literal(error.message)})")
         del self._jobs[job_id]
         self._finished[job_id] = now
-        # Before those who wait for the job are told: what they do next is to meet the new catalog.
-        if job.kind in _CATALOG_JOBS:
+        # Before those who wait for the job are told: what they do next is to meet the new catalog. Where there was
+        # nothing left to do, nothing has changed.
+        if job.present and job.kind in _CATALOG_JOBS:
             self._cluster.catalog_changed()
         await connection.query(f"CALL pytest_dsql_engine.announce_job('{job_id}')")
 

@@ -16,7 +16,8 @@ from tests.local.engines import connect
 
 @pytest.fixture(scope="package")
 def engine() -> Iterator[Engine]:
-    with Engine.start_or_attach(options=EngineOptions()) as engine:
+    # No index build ends while a test runs, which would be a change of the catalog.
+    with Engine.start_or_attach(options=EngineOptions().with_settings({"job_build_s": "600"})) as engine:
         yield engine
 
 
