@@ -16,6 +16,7 @@ from pytest_dsql.settings import Settings
 
 if TYPE_CHECKING:
     import psycopg
+    from distributed import Client
 
     from pytest_dsql.connect.endpoint import Endpoint
     from pytest_dsql.connect.pool import AsyncDsqlPool, DsqlPool
@@ -221,8 +222,29 @@ def dsql_results(dsql_target: Target, pytestconfig: pytest.Config) -> Iterator[R
     results.finish()
 
 
+@pytest.fixture(scope="session")
+def dsql_scheduler(pytestconfig: pytest.Config) -> Iterator[Client | None]:
+    """The Dask scheduler whose workers make the load (`--dsql-scheduler`), None when this host makes it."""
+    address = settings_of(pytestconfig).scheduler
+    if address is None:
+        yield None
+        return
+    from pytest_dsql.load.hosts import open_scheduler
+
+    client = open_scheduler(address)
+    try:
+        yield client
+    finally:
+        client.close()  # type: ignore[no-untyped-call]  # distributed is not typed throughout
+
+
 @pytest.fixture
-def dsql_load(dsql_target: Target, dsql_results: ResultsFile, request: pytest.FixtureRequest) -> Iterator[Load]:
+def dsql_load(
+    dsql_target: Target,
+    dsql_results: ResultsFile,
+    dsql_scheduler: Client | None,
+    request: pytest.FixtureRequest,
+) -> Iterator[Load]:
     """Measure cells: `.closed(mix, connections=)`, `.open(mix, rate=, connections=)`, `.capacity(mix, slo, start=)`."""
     from pytest_dsql.experiment.cells import Load
     from pytest_dsql.report.progress import ProgressLine
@@ -237,14 +259,24 @@ def dsql_load(dsql_target: Target, dsql_results: ResultsFile, request: pytest.Fi
             target=dsql_target.name,
             test=request.node.nodeid,
             seed=settings.seed,
-            # The embedded engine needs the other cores itself.
-            workers=settings.workers or (1 if dsql_target.engine is not None else os.cpu_count() or 1),
+            workers=settings.workers or _workers(dsql_target, dsql_scheduler),
             exclusive=lambda: _one_at_a_time(config),
             record=dsql_results.put,
             injections=dsql_target.injections,
             progress=line.cell,
             note=dsql_results.put_experiment,
+            scheduler=dsql_scheduler,
         )
+
+
+def _workers(target: Target, scheduler: Client | None) -> int:
+    """How many processes make the load unless the user says otherwise."""
+    if scheduler is not None:
+        from pytest_dsql.load.hosts import workers_of
+
+        return len(workers_of(scheduler))
+    # The embedded engine needs the other cores itself.
+    return 1 if target.engine is not None else os.cpu_count() or 1
 
 
 @contextmanager

@@ -55,6 +55,7 @@ OPTIONS: Final = (
     Option("plan", "quick|full", "seconds per cell for a laptop and CI, or the published experiment's windows"),
     Option("scale", "tiny|quick|full", "size of the loaded data (default: the plan's)"),
     Option("seed", "N", "seed of the data and of every random stream (default: 1)"),
+    Option("scheduler", "ADDRESS", "a Dask scheduler whose workers make the load, like tcp://10.0.0.5:8786"),
     Option("workers", "N", "load generator processes (default: 1 on local, one per core elsewhere)"),
     Option("results", "DIR", "where results are written (default: .dsql)"),
     Option("inconclusive", "fail|skip", "what an inconclusive or invalid cell does to its test (default: fail)"),
@@ -80,6 +81,7 @@ class Settings:
     plan: str = "quick"
     scale: str | None = None  #: None: the plan's
     seed: int = 1
+    scheduler: str | None = None  #: None: the load is made on this host
     workers: int | None = None  #: None: 1 on local, one per core elsewhere
     results: str = ".dsql"
     inconclusive: str = "fail"

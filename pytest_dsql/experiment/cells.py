@@ -16,6 +16,7 @@ from pytest_dsql.transaction import SLOT_BITS, Mix
 
 if TYPE_CHECKING:
     import psycopg
+    from distributed import Client
 
     from pytest_dsql.connect.endpoint import Endpoint
     from pytest_dsql.experiment.capacity import Capacity
@@ -53,6 +54,7 @@ class Load:
     note: Callable[[str, Mapping[str, Any]], None]  #: keeps figures that are no cell's
     #: How much latency and how many faults the target has injected so far: when it grows, a cell was simulated.
     injections: Callable[[], int] = lambda: 0
+    scheduler: Client | None = None  #: of Dask, whose workers make the load; None: this host
     _made: int = field(default=0, init=False)
     _repeat: int = field(default=1, init=False)
     _capacities: int = field(default=0, init=False)
@@ -197,7 +199,9 @@ class Load:
 
         _whole("n", n, 1, 10_000)
         workers = min(self.workers, n)
-        return self._connections("burst", n, workers, lambda: connect_burst(self.endpoint, n, workers=workers))
+        return self._connections(
+            "burst", n, workers, lambda: connect_burst(self.endpoint, n, workers=workers, scheduler=self.scheduler)
+        )
 
     def sequential_connects(self, n: int) -> Connections:
         """Connect, `SELECT 1` and close, `n` times one after the other."""
@@ -250,7 +254,9 @@ class Load:
         identity = self._next_id()
         repeat = self._repeat
         shape = Shape(identity, arrival, mix, connections, min(self.workers, connections), warmup, duration, how)
-        surroundings = Surroundings(self.endpoint, self.connect, self.seed, self.progress, self.injections)
+        surroundings = Surroundings(
+            self.endpoint, self.connect, self.seed, self.progress, self.injections, self.scheduler
+        )
 
         def stretch(number: int, window_s: float) -> tuple[Measurement, dict[str, int] | None]:
             with self.exclusive():

@@ -16,6 +16,7 @@ from pytest_dsql.transaction import CellRun, Mix, Tally, stream_seed
 
 if TYPE_CHECKING:
     import psycopg
+    from distributed import Client
 
     from pytest_dsql.connect.endpoint import Endpoint
     from pytest_dsql.load.fleet import Progress
@@ -64,6 +65,7 @@ class Surroundings:
     seed: int
     progress: Callable[[str], AbstractContextManager[Callable[[Progress], None]]]
     injections: Callable[[], int]  #: how much latency and how many faults the target has injected so far
+    scheduler: Client | None  #: whose workers make the load; None: this host
 
 
 def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tuple[Measurement, dict[str, int] | None]:
@@ -97,7 +99,7 @@ def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tup
     beside = Beside(how.get("during"))
     try:
         with on.progress(shape.id) as show:
-            measurement = run_cell(plan, progress=beside.watching(show))
+            measurement = run_cell(plan, progress=beside.watching(show), scheduler=on.scheduler)
     except CellInterrupted as interruption:
         if interruption.measurement is not None:
             interruption.measurement.simulated = on.injections() != before

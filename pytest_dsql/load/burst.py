@@ -17,21 +17,26 @@ from pytest_dsql.load.loop import Loop
 from pytest_dsql.load.measurement import ConnectStats
 from pytest_dsql.load.merging import merge_connects
 from pytest_dsql.load.plan import BurstShare
-from pytest_dsql.load.processes import Fleet, WorkerProcess
-from pytest_dsql.load.shipping import pack
+from pytest_dsql.load.processes import Fleet, Worker
 from pytest_dsql.transaction import stream_seed
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from pytest_dsql.connect.endpoint import Endpoint
 
 _LEAD_NS: Final = 30_000_000
+_FAR_LEAD_NS: Final = 1_500_000_000
 
 
-def connect_burst(endpoint: Endpoint, n: int, *, workers: int = 1, timeout_s: float = 60) -> ConnectStats:
+def connect_burst(
+    endpoint: Endpoint, n: int, *, workers: int = 1, timeout_s: float = 60, scheduler: Client | None = None
+) -> ConnectStats:
     """Request `n` connections at once, split over worker processes; hold each until all are decided.
 
-    Every connection answers `SELECT 1` before it counts as made. Refusals are counted by SQLSTATE and are no error.
-    Raises CredentialsError, UsageError (more connections than open files allow) or LoadFailed (a worker died).
+    With a Dask `scheduler` the processes run on the hosts of its workers. Every connection answers `SELECT 1` before
+    it counts as made. Refusals are counted by SQLSTATE and are no error. Raises CredentialsError, UsageError (more
+    connections than open files allow) or LoadFailed (a worker died).
     """
     if n < 1 or workers < 1:
         raise ValueError(f"a burst needs at least one connection and one worker, not {n} and {workers}")
@@ -39,10 +44,10 @@ def connect_burst(endpoint: Endpoint, n: int, *, workers: int = 1, timeout_s: fl
     each, rest = divmod(n, workers)
     endpoint = endpoint.resolved()
     loop = Loop()
-    ready: list[WorkerProcess] = []
+    ready: list[Worker] = []
     decided: list[tuple[ConnectStats, int]] = []
 
-    def received(worker: WorkerProcess, message: tuple[Any, ...]) -> None:
+    def received(worker: Worker, message: tuple[Any, ...]) -> None:
         match message:
             case ("ready", _):
                 ready.append(worker)
@@ -54,12 +59,12 @@ def connect_burst(endpoint: Endpoint, n: int, *, workers: int = 1, timeout_s: fl
                 failures.append(error)
                 loop.stop()
 
-    def died(_worker: WorkerProcess, epitaph: str) -> None:
+    def died(_worker: Worker, epitaph: str) -> None:
         failures.append(LoadFailed(f"{epitaph} (in a burst of {n} connections)"))
         loop.stop()
 
     failures: list[DsqlError] = []
-    fleet = Fleet(loop, received=received, died=died)
+    fleet = Fleet(loop, received=received, died=died, scheduler=scheduler)
 
     def wait(for_all: list[Any]) -> None:
         while len(for_all) < workers:
@@ -68,9 +73,9 @@ def connect_burst(endpoint: Endpoint, n: int, *, workers: int = 1, timeout_s: fl
                 raise failures[0]
 
     try:
-        fleet.start([pack(BurstShare(endpoint, each + (index < rest), timeout_s)) for index in range(workers)])
+        fleet.start([BurstShare(endpoint, each + (index < rest), timeout_s) for index in range(workers)])
         wait(ready)
-        start_ns = perf_counter_ns() + _LEAD_NS
+        start_ns = perf_counter_ns() + (_LEAD_NS if scheduler is None else _FAR_LEAD_NS)
         fleet.tell("start", start_ns)
         wait(decided)
     finally:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 from types import FrameType
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from pytest_dsql.errors import DsqlError, LoadFailed
 from pytest_dsql.load.health import worst
@@ -16,15 +16,18 @@ from pytest_dsql.load.loop import Loop
 from pytest_dsql.load.measurement import ConnectStats, Measurement, Outcome
 from pytest_dsql.load.merging import merge_connects
 from pytest_dsql.load.plan import CellPlan
-from pytest_dsql.load.processes import Fleet, WorkerProcess
+from pytest_dsql.load.processes import Fleet, Worker
 from pytest_dsql.load.recorder import Done, Tallies
-from pytest_dsql.load.shipping import pack
 from pytest_dsql.load.statistics import distribution
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 Phase: TypeAlias = Literal["connecting", "warm-up", "window", "drain"]
 
 #: Workers begin this long after the word was given, so that it has reached all of them.
 _LEAD_NS: Final = 30_000_000
+_FAR_LEAD_NS: Final = 1_500_000_000
 #: What a worker may take beyond its plan before it is killed.
 _GRACE_S: Final = 30.0
 _PROGRESS_S: Final = 0.25
@@ -54,8 +57,13 @@ class CellInterrupted(KeyboardInterrupt):
         self.measurement = measurement  #: None when the cell had not begun
 
 
-def run_cell(plan: CellPlan, *, progress: Callable[[Progress], None] | None = None) -> Measurement:
-    """Run a cell and return what it measured.
+def run_cell(
+    plan: CellPlan,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    scheduler: Client | None = None,
+) -> Measurement:
+    """Run a cell and return what it measured; with a Dask `scheduler`, on the hosts of its workers.
 
     A worker that dies ends the cell: `Measurement.interrupted` says so, and what had been reported is kept. Raises
     ConnectionFailed or CredentialsError when the first connections can't be made, TransactionError when a
@@ -69,7 +77,7 @@ def run_cell(plan: CellPlan, *, progress: Callable[[Progress], None] | None = No
         mix=plan.mix.without_workload(),
         run=replace(plan.run, snapshot=None),  # the controller's own note, and possibly large
     )
-    cell = _Cell(plan, progress)
+    cell = _Cell(plan, progress, scheduler)
     try:
         return cell.measure()
     finally:
@@ -80,11 +88,12 @@ def run_cell(plan: CellPlan, *, progress: Callable[[Progress], None] | None = No
 class _Cell:
     """One run of a cell, seen from the controller."""
 
-    def __init__(self, plan: CellPlan, progress: Callable[[Progress], None] | None) -> None:
+    def __init__(self, plan: CellPlan, progress: Callable[[Progress], None] | None, scheduler: Client | None) -> None:
         self._plan = plan
         self._progress = progress
         self._loop = Loop()
-        self._fleet = Fleet(self._loop, received=self._received, died=self._died)
+        self._fleet = Fleet(self._loop, received=self._received, died=self._died, scheduler=scheduler)
+        self._lead_ns = _LEAD_NS if scheduler is None else _FAR_LEAD_NS
         self._tallies = Tallies.of(plan.mix.transactions)
         self._shares = plan.shares()
         self._connected = [0] * len(self._shares)
@@ -125,7 +134,7 @@ class _Cell:
 
     def _prepare(self) -> None:
         """Start the workers and have them connect."""
-        self._fleet.start([pack(share) for share in self._shares])
+        self._fleet.start(self._shares)
         self._show()
         self._wait(lambda: self._ready == len(self._shares))
         self._fleet.workers[0].channel.send(("rtt",))
@@ -134,7 +143,7 @@ class _Cell:
     def _begin(self) -> None:
         """Give the word: all workers begin at the same moment of the clock they share."""
         plan = self._plan
-        start_ns = perf_counter_ns() + _LEAD_NS
+        start_ns = perf_counter_ns() + self._lead_ns
         window_ns = start_ns + int(plan.warmup_s * 1e9)
         end_ns = window_ns + int(plan.window_s * 1e9)
         self._began_ns = start_ns
@@ -163,7 +172,7 @@ class _Cell:
 
     # -- what workers say ----------------------------------------------------------------------------------------
 
-    def _received(self, worker: WorkerProcess, message: tuple[Any, ...]) -> None:
+    def _received(self, worker: Worker, message: tuple[Any, ...]) -> None:
         match message:
             case ("report", batch):
                 self._tallies.add(batch)
@@ -186,7 +195,7 @@ class _Cell:
                     self._failure = error
         self._loop.stop()
 
-    def _died(self, worker: WorkerProcess, epitaph: str) -> None:
+    def _died(self, worker: Worker, epitaph: str) -> None:
         worker.finished = True
         self._gone.add(worker.index)
         self._stop(f"{epitaph} ({self._when()})")
@@ -289,4 +298,5 @@ class _Cell:
             committed=dict(zip(self._tallies.names, self._tallies.committed, strict=True)),
             ambiguous=dict(zip(self._tallies.names, self._tallies.ambiguous, strict=True)),
             interrupted=self._interrupted,
+            clock_uncertainty_ns=self._fleet.clock_uncertainty_ns,
         )

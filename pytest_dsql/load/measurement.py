@@ -128,6 +128,8 @@ class Measurement:
     access: str = "uniform"  #: how keys were drawn, in words
     max_attempts: int = 3  #: of one request
     pipeline: bool = False  #: whether BEGIN went with the first statements
+    #: several hosts: how well their clocks were known to each other at worst; None when all workers ran on one
+    clock_uncertainty_ns: int | None = None
     look: int = 1  #: how many planned windows the cell has had: 1, 2 or 4 make looks 1, 2, 3
     interrupted: str | None = None  #: why the cell ended early (a worker died, SIGINT), None when it did not
     simulated: bool = False  #: whether the target injected latency or faults meanwhile

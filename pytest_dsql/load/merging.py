@@ -5,9 +5,11 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from pytest_dsql.load.measurement import ConnectStats, GeneratorHealth, Measurement, Samples
+
+Number = TypeVar("Number", int, float)
 
 _COLUMNS: Final = ("latency_ns", "wait_ns", "service_ns", "backoff_ns", "outcome", "attempts")
 
@@ -26,6 +28,7 @@ def merge_measurements(first: Measurement, second: Measurement) -> Measurement:
         access=first.access,
         max_attempts=first.max_attempts,
         pipeline=first.pipeline,
+        clock_uncertainty_ns=_larger(first.clock_uncertainty_ns, second.clock_uncertainty_ns),
         connections=first.connections,
         workers=max(first.workers, second.workers),
         warmup_s=first.warmup_s + second.warmup_s,
@@ -62,7 +65,7 @@ def _merge_samples(first: Samples, second: Samples, shift_ns: int) -> Samples:
     return merged
 
 
-def _larger(first: float | None, second: float | None) -> float | None:
+def _larger(first: Number | None, second: Number | None) -> Number | None:
     known = [one for one in (first, second) if one is not None]
     return max(known) if known else None
 
@@ -75,7 +78,7 @@ def _worse(first: GeneratorHealth, second: GeneratorHealth) -> GeneratorHealth:
         loop_lag_p50_ns=max(first.loop_lag_p50_ns, second.loop_lag_p50_ns),
         loop_lag_p99_ns=max(first.loop_lag_p99_ns, second.loop_lag_p99_ns),
         loop_lag_max_ns=max(first.loop_lag_max_ns, second.loop_lag_max_ns),
-        schedule_lag_p99_ns=None if schedule_lag is None else int(schedule_lag),
+        schedule_lag_p99_ns=schedule_lag,
         connection_wait_p99_ns=max(first.connection_wait_p99_ns, second.connection_wait_p99_ns),
         gc_pause_max_ns=max(first.gc_pause_max_ns, second.gc_pause_max_ns),
     )

@@ -11,15 +11,19 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
 from pytest_dsql.errors import LoadFailed
 from pytest_dsql.load.channel import Channel
-from pytest_dsql.load.shipping import search_path
+from pytest_dsql.load.shipping import pack, search_path
 from pytest_dsql.masking import mask
 
 if TYPE_CHECKING:
+    from distributed import Client
+
+    from pytest_dsql.load.clocks import ClockDifference
     from pytest_dsql.load.loop import Loop
+    from pytest_dsql.load.plan import BurstShare, WorkerShare
 
 #: A worker reports four times a second; one that is silent for this long is stuck in a transaction's own code.
 SILENCE_S: Final = 60.0
@@ -28,21 +32,47 @@ _END_S: Final = 2.0
 _TAIL: Final = 2000
 
 
+Job: TypeAlias = "WorkerShare | BurstShare"
+
+
+class Worker(Protocol):
+    """A worker process as the controller sees it, wherever it runs."""
+
+    @property
+    def index(self) -> int:
+        """Its number, from 0."""
+
+    finished: bool  #: it has said its last word, so its end is no death
+    heard_ns: int  #: when it last said something
+    clock: ClockDifference | None  #: how far its host's clock is from ours; None on this host
+    channel: Channel
+
+    def assign(self, job: Job) -> None:
+        """Send the work."""
+
+    def kill(self, because: str) -> None:
+        """End the process at once; its death is then reported with this reason."""
+
+    def close(self) -> None:
+        """End the process and leave nothing behind."""
+
+
 @final
 class WorkerProcess:
-    """One worker process and the channel to it."""
+    """One worker process of this host and the channel to it."""
 
     def __init__(
         self,
         loop: Loop,
         index: int,
         *,
-        received: Callable[[WorkerProcess, Any], None],
-        died: Callable[[WorkerProcess, str], None],
+        received: Callable[[Worker, Any], None],
+        died: Callable[[Worker, str], None],
     ) -> None:
         self.index: Final = index
         self.finished = False  #: it has said its last word, so its end is no death
         self.heard_ns = perf_counter_ns()  #: when it last said something
+        self.clock: ClockDifference | None = None  #: it is ours
         self._ended_because = ""
         self._received = received
         self._died = died
@@ -68,9 +98,9 @@ class WorkerProcess:
             theirs.close()
         self.channel = Channel(loop, ours, received=self._on_message, closed=self._on_close)
 
-    def assign(self, packed: bytes) -> None:
-        """Send the work, pickled by `shipping.pack`."""
-        self.channel.send(("job", search_path(), packed))
+    def assign(self, job: Job) -> None:
+        """Send the work. Raises UsageError when something in it can't be sent to another process."""
+        self.channel.send(("job", search_path(), pack(job)))
 
     def _on_message(self, message: Any) -> None:
         self.heard_ns = perf_counter_ns()
@@ -121,28 +151,57 @@ class WorkerProcess:
 
 @final
 class Fleet:
-    """The worker processes of one cell or burst."""
+    """The worker processes of one cell or burst: on this host, or on those of a Dask scheduler's workers."""
 
     def __init__(
         self,
         loop: Loop,
         *,
-        received: Callable[[WorkerProcess, Any], None],
-        died: Callable[[WorkerProcess, str], None],
+        received: Callable[[Worker, Any], None],
+        died: Callable[[Worker, str], None],
+        scheduler: Client | None = None,
     ) -> None:
-        self.workers: list[WorkerProcess] = []
+        self.workers: list[Worker] = []
         self._loop = loop
         self._received = received
         self._died = died
+        self._scheduler = scheduler
         self._closed = False
 
-    def start(self, jobs: Sequence[bytes]) -> None:
-        """Start one worker per job. Raises LoadFailed when a process cannot be started."""
+    def start(self, jobs: Sequence[Job]) -> None:
+        """Start one worker per job. Raises LoadFailed when a process can't be started, UsageError as `assign` does."""
+        make = self._on_this_host if self._scheduler is None else self._on_others(self._scheduler)
         for index, job in enumerate(jobs):
-            worker = WorkerProcess(self._loop, index, received=self._received, died=self._died)
+            worker = make(index)
             self.workers.append(worker)
             worker.assign(job)
         self._watch()
+
+    def _on_this_host(self, index: int) -> Worker:
+        return WorkerProcess(self._loop, index, received=self._received, died=self._died)
+
+    def _on_others(self, scheduler: Client) -> Callable[[int], Worker]:
+        from pytest_dsql.load.hosts import RemoteWorker, workers_of
+
+        addresses = workers_of(scheduler)
+
+        def make(index: int) -> Worker:
+            return RemoteWorker(
+                self._loop,
+                index,
+                client=scheduler,
+                address=addresses[index % len(addresses)],
+                received=self._received,
+                died=self._died,
+            )
+
+        return make
+
+    @property
+    def clock_uncertainty_ns(self) -> int | None:
+        """How well the clocks of the workers' hosts are known at worst; None when they all run here."""
+        known = [worker.clock.uncertainty_ns for worker in self.workers if worker.clock is not None]
+        return max(known) if known else None
 
     def tell(self, *message: Any) -> None:
         """Send a message to every worker."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
@@ -14,6 +15,8 @@ from typing import Any, Final
 from pytest_dsql.errors import UsageError
 from pytest_dsql.masking import mask
 
+#: What goes by value is noted in cloudpickle itself, for all threads.
+_ONE_AT_A_TIME: Final = threading.Lock()
 _PACKAGE: Final = __name__.partition(".")[0]
 _STANDARD_LIBRARY: Final = str(Path(os.__file__).parent)
 
@@ -23,15 +26,15 @@ def search_path() -> list[str]:
     return [str(Path(entry).absolute()) for entry in sys.path]
 
 
-def pack(job: Any) -> bytes:
-    """Pickle a job for a worker on this host.
+def pack(job: Any, *, elsewhere: bool = False) -> bytes:
+    """Pickle a job for a worker on this host, or `elsewhere`: then every module that isn't installed goes by value.
 
     Raises UsageError, naming the obstacle, when something in it cannot be sent to another process.
     """
     import cloudpickle
 
     try:
-        with _by_value():
+        with _ONE_AT_A_TIME, _by_value(elsewhere=elsewhere):
             return bytes(cloudpickle.dumps(job))
     except Exception as error:
         reason = mask(" ".join(str(error).split()))
@@ -42,13 +45,15 @@ def pack(job: Any) -> bytes:
 
 
 @contextmanager
-def _by_value() -> Iterator[None]:
+def _by_value(*, elsewhere: bool) -> Iterator[None]:
     """Let cloudpickle send the modules by value that a worker could not import, or had better not."""
     import cloudpickle
 
     registered = []
     for name, module in sorted(sys.modules.items()):
-        if isinstance(module, ModuleType) and name != "__main__" and _travels_by_value(name, module):
+        if not isinstance(module, ModuleType) or name == "__main__":
+            continue
+        if _travels_by_value(name, module, elsewhere=elsewhere):
             try:
                 cloudpickle.register_pickle_by_value(module)
             except ValueError:  # not in sys.modules under its own name: cloudpickle decides by itself
@@ -61,7 +66,7 @@ def _by_value() -> Iterator[None]:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def _travels_by_value(name: str, module: ModuleType) -> bool:
+def _travels_by_value(name: str, module: ModuleType, *, elsewhere: bool) -> bool:
     source = getattr(module, "__file__", None)
     if source is None or name.partition(".")[0] == _PACKAGE or module.__name__ != name or _is_installed(source):
         return False
@@ -69,7 +74,7 @@ def _travels_by_value(name: str, module: ModuleType) -> bool:
     last = name.rpartition(".")[2]
     if last == "conftest" or last.startswith("test_") or last.endswith("_test"):
         return True
-    return not _importable(name, source)
+    return elsewhere or not _importable(name, source)
 
 
 def _is_installed(source: str) -> bool:

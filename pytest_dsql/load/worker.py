@@ -43,7 +43,8 @@ class Worker:
         """Do the job; whatever prevents it is reported to the controller."""
         try:
             _, path, packed = self._next()
-            sys.path[:] = path
+            if path is not None:  # from another host there comes none: its directories are not here
+                sys.path[:] = path
             job = _unpack(packed)
             self._beat()
             if isinstance(job, WorkerShare):

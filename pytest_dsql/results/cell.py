@@ -48,6 +48,9 @@ def _measured(cell: Cell) -> dict[str, Any]:
             "schedule_lag_p99_ms": None if health.schedule_lag_p99_ns is None else health.schedule_lag_p99_ns / 1e6,
             "connection_wait_p99_ms": health.connection_wait_p99_ns / 1e6,
             "gc_pause_max_ms": health.gc_pause_max_ns / 1e6,
+            "clock_uncertainty_ms": None
+            if measured.clock_uncertainty_ns is None
+            else measured.clock_uncertainty_ns / 1e6,
             "healthy": verdict.healthy if verdict else None,
         },
         "rtt_ms": cell.rtt_ms,
@@ -85,6 +88,7 @@ def _connected(connections: Connections) -> dict[str, Any]:
             "runqueue_wait": None,
             **nothing,
             "gc_pause_max_ms": None,
+            "clock_uncertainty_ms": None,
             "healthy": verdict.healthy if verdict else None,
         },
         "rtt_ms": None,

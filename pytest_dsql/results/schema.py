@@ -125,6 +125,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].generator.schedule_lag_p99_ms": _NUMBER_OR_NULL,
     "cells[].generator.connection_wait_p99_ms": _NUMBER_OR_NULL,
     "cells[].generator.gc_pause_max_ms": _NUMBER_OR_NULL,
+    "cells[].generator.clock_uncertainty_ms": _NUMBER_OR_NULL,
     "cells[].generator.healthy": Key((bool,), nullable=True),
     "cells[].rtt_ms": _NUMBER_OR_NULL,
     "cells[].connect": _OBJECT,
