@@ -182,7 +182,7 @@ BEGIN
   ), noted AS (
     INSERT INTO pytest_dsql_engine_sandbox.stale
     SELECT DISTINCT CASE WHEN object_type IN ('table', 'table column', 'table constraint', 'index') THEN COALESCE(relid, 0) ELSE 0 END
-    FROM command WHERE object_type IN ('table', 'table column', 'table constraint', 'index', 'view', 'schema') OR relid IS NULL
+    FROM command WHERE object_type IN ('table', 'table column', 'table constraint', 'index', 'view', 'view column', 'schema') OR relid IS NULL
     UNION ALL SELECT h.relid FROM pytest_dsql_engine_sandbox.helper AS h WHERE TG_TAG = 'ALTER SCHEMA'
   )
   -- Two indexes of a table may be made at the same time: their triggers wait until both are there.
