@@ -5,6 +5,7 @@ How much it may write is counted inside PostgreSQL (`row_limits`).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.dialect.judgement import Kind, Refusal
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 # These rules are as old as DSQL, so no day of the rules is without them.
 _SECOND_DDL: Final = Fail(Refusal("0A000", "multiple ddl statements not supported in a transaction"))
 _DDL_AND_DML: Final = Fail(Refusal("0A000", "ddl and dml are not supported in the same transaction"))
+
+# AWS user guide, "Systems tables and commands". The text is PostgreSQL's for VACUUM.
+_ANALYZE_IN_BLOCK: Final = Fail(Refusal("25001", "ANALYZE cannot run inside a transaction block"))
+_ANALYZE: Final = re.compile(r"(?>(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*)ANALY[SZ]E\b", re.IGNORECASE | re.DOTALL)
 
 #: Statements that PostgreSQL hears of at any age: what they end, or begin, is over or new.
 _AGELESS: Final[frozenset[Kind]] = frozenset({"begin", "rollback"})
@@ -41,7 +46,6 @@ class TransactionRules:
     __slots__ = ("_cluster",)
 
     wants_completions: Final = False
-    delays: Final = False
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -50,7 +54,7 @@ class TransactionRules:
         """Refuse a second DDL statement, DDL beside DML, and whatever comes too late.
 
         A statement that is running when the transaction becomes too old runs to its end: the next one is refused. So
-        ANALYZE, which can't be in a transaction block, is never too old.
+        ANALYZE, which is refused in a transaction block, is never too old.
         """
         kind = statement.kind
         if kind not in _AGELESS:
@@ -63,17 +67,16 @@ class TransactionRules:
                 return _DDL_AND_DML
             if transaction.ddl:
                 return _SECOND_DDL
-        elif kind == "dml" and transaction.ddl:
-            return _DDL_AND_DML
+        elif kind == "dml":
+            if transaction.ddl:
+                return _DDL_AND_DML
+        elif kind == "other" and transaction.explicit and _ANALYZE.match(statement.sql):
+            return _ANALYZE_IN_BLOCK
         return None
 
     def completed(self, statement: Statement, transaction: TransactionState, rows: int) -> Refusal | None:  # noqa: ARG002
         """Nothing: the rows are counted where they are written."""
         return None
-
-    def delay_s(self, statement: Statement, transaction: TransactionState) -> float:  # noqa: ARG002
-        """No delay."""
-        return 0.0
 
     def ended(self, transaction: TransactionState, *, committed: bool) -> None:
         """Nothing is kept from one transaction to the next."""

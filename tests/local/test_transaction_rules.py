@@ -72,3 +72,19 @@ def test_the_age_can_be_set(cluster: Cluster) -> None:
     assert refusal(cluster, "commit", age_s=3) == Refusal(
         "54000", "transaction age limit of 2.5s exceeded", "Current transaction age 3s exceeds 2.5s"
     )
+
+
+@pytest.mark.parametrize(
+    ("sql", "explicit", "refused"),
+    [
+        ("ANALYZE t", True, True),
+        ("/* now */ -- then\n analyze", True, True),
+        ("ANALYZE t", False, False),
+        ("SHOW analyze", True, False),
+    ],
+)
+def test_no_analyze_in_a_block(cluster: Cluster, sql: str, explicit: bool, refused: bool) -> None:
+    transaction = TransactionState(cluster.clock.now(), explicit)
+    action = transaction_rules(cluster, "admin").before(Statement("other", sql), transaction)
+    expected = Refusal("25001", "ANALYZE cannot run inside a transaction block")
+    assert action == (Fail(expected) if refused else None)

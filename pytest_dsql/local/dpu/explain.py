@@ -22,7 +22,7 @@ from pytest_dsql.local.dpu.tables import UNKNOWN, Table
 #: The forms of a plan that the estimate is added to.
 PlanFormat: TypeAlias = Literal["text", "json"]
 
-_EXPLAIN: Final = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*EXPLAIN\b", re.IGNORECASE | re.DOTALL)
+_EXPLAIN: Final = re.compile(r"(?>(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*)EXPLAIN\b", re.IGNORECASE | re.DOTALL)
 _SCANS: Final = ("Seq Scan", "Index Scan", "Index Only Scan", "Bitmap Heap Scan", "Tid Scan", "Tid Range Scan")
 _VERBS: Final = {"Insert": "INSERT", "Update": "UPDATE", "Delete": "DELETE"}
 _OFF: Final = ("off", "false", "0")

@@ -53,7 +53,7 @@ class Decision:
 
 
 #: A statement of kind `dml` that begins so is COPY FROM.
-_COPY: Final = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*COPY\b", re.IGNORECASE | re.DOTALL)
+_COPY: Final = re.compile(r"(?>(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*)COPY\b", re.IGNORECASE | re.DOTALL)
 
 #: In a literal or a comment it does no harm but to make the statement slower.
 _LOCKS: Final = re.compile(r"\bFOR\b[^;]{0,100}\b(?:UPDATE|SHARE)\b", re.IGNORECASE | re.DOTALL)

@@ -76,3 +76,13 @@ def test_the_memory_is_bounded_and_keeps_what_is_used(monkeypatch: pytest.Monkey
     assert len(judge.asked) == 101
     remembering.decide(b"SELECT 0", DAY)
     assert len(judge.asked) == 102
+
+
+def test_what_stands_before_a_statement_is_passed_over_in_no_time() -> None:
+    def dml(sql: str, rules: date) -> Judgement:
+        return Judgement((Part(sql, kind="dml"),), True)
+
+    before = b" \n" * 200 + b"/**/" * 200 + b"-- COPY\n"
+    for text, copies in ((b"INSERT INTO t VALUES (1)", False), (b"copy t FROM STDIN", True)):
+        (plan,) = Statements(dml).decide(before + text, DAY).plans
+        assert plan.copies_in is copies

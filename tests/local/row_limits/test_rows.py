@@ -196,6 +196,29 @@ def test_a_table_in_another_schema_is_counted(connection: Connection) -> None:
         connection.execute("DROP SCHEMA other CASCADE")
 
 
+def test_whoever_writes_is_counted(numbers: Connection) -> None:
+    numbers.execute("CREATE ROLE rows_writer")
+    try:
+        numbers.execute("GRANT SELECT, INSERT ON b TO rows_writer")
+        numbers.execute("GRANT rows_writer TO admin")
+        numbers.execute("SET ROLE rows_writer")
+        crosses(numbers, "INSERT INTO b SELECT g, g FROM generate_series(1, 3001) g")
+        numbers.execute("INSERT INTO b SELECT g, g FROM generate_series(1, 3000) g")
+    finally:
+        numbers.execute("RESET ROLE")
+        numbers.execute("DROP TABLE b")
+        numbers.execute("DROP ROLE rows_writer")
+
+
+def test_a_clients_path_changes_nothing(numbers: Connection) -> None:
+    numbers.execute("CREATE FUNCTION pg_column_size(text) RETURNS int LANGUAGE sql AS 'SELECT 1'")
+    try:
+        numbers.execute("SET search_path = public, pg_catalog")
+        crosses(numbers, "INSERT INTO b SELECT g, g FROM generate_series(1, 3001) g")
+    finally:
+        numbers.execute("DROP FUNCTION pg_column_size(text)")
+
+
 def test_another_limit_holds_from_the_next_statement_on(numbers: Connection, controls: LocalControls) -> None:
     insert = "INSERT INTO b SELECT g, g FROM generate_series(1, %s::int) g ON CONFLICT (k) DO UPDATE SET v = 0"
     numbers.execute(insert, (5,), prepare=True)
