@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,20 +12,6 @@ from pytest_dsql.local.client import Engine
 from pytest_dsql.local.controls import LocalControls
 from pytest_dsql.local.options import EngineOptions
 from tests.local.engines import connect
-
-
-def build(connection: psycopg.Connection[Any], create_index: str) -> None:
-    """Make an index, and return when its job has ended and the session knows of the changed catalog."""
-    row = connection.execute(create_index.encode()).fetchone()
-    assert row is not None
-    connection.execute("CALL sys.wait_for_job(%s)", row)
-    meet_catalog(connection)
-
-
-def meet_catalog(connection: psycopg.Connection[Any]) -> None:
-    """Have the session fail once where its catalog has changed."""
-    with contextlib.suppress(psycopg.errors.SerializationFailure):
-        connection.execute("SELECT 1")
 
 
 @pytest.fixture(scope="package")
@@ -49,7 +34,6 @@ def connection(engine: Engine) -> Iterator[psycopg.Connection[Any]]:
     with connect(engine) as connection:
         yield connection
         connection.rollback()
-        meet_catalog(connection)
         kinds = {"r": "TABLE", "v": "VIEW", "S": "SEQUENCE"}
         for name, kind in connection.execute(
             "SELECT oid::regclass::text, relkind FROM pg_class WHERE relkind IN ('r', 'v', 'S')"

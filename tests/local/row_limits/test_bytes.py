@@ -9,7 +9,6 @@ import psycopg
 import pytest
 
 from pytest_dsql.local.controls import LocalControls
-from tests.local.row_limits.conftest import build
 
 Connection = psycopg.Connection[Any]
 
@@ -103,7 +102,7 @@ def batch(connection: Connection, mib: float) -> None:
 def test_index_entries_count_as_they_were_measured(connection: Connection, indexes: int, most: float) -> None:
     connection.execute("CREATE TABLE w (k uuid PRIMARY KEY, a text, b text, c text, d text, v bytea)")
     for column in "abcd"[:indexes]:
-        build(connection, f"CREATE INDEX ASYNC ON w ({column})")
+        connection.execute(f"CREATE INDEX ASYNC ON w ({column})".encode())
     batch(connection, most * 0.99)
     with pytest.raises(psycopg.errors.ProgramLimitExceeded, match="transaction size"):
         batch(connection, most * 1.01)
@@ -112,7 +111,7 @@ def test_index_entries_count_as_they_were_measured(connection: Connection, index
 def test_an_index_that_was_dropped_counts_no_more(connection: Connection) -> None:
     connection.execute("CREATE TABLE w (k uuid PRIMARY KEY, a text, b text, c text, d text, v bytea)")
     for column in "abcd":
-        build(connection, f"CREATE INDEX ASYNC w_{column} ON w ({column})")
+        connection.execute(f"CREATE INDEX ASYNC w_{column} ON w ({column})".encode())
     with pytest.raises(psycopg.errors.ProgramLimitExceeded, match="transaction size"):
         batch(connection, 9.5)
     for column in "abcd":
@@ -122,7 +121,7 @@ def test_an_index_that_was_dropped_counts_no_more(connection: Connection) -> Non
 
 def test_an_update_beside_the_indexed_columns_writes_no_entries(connection: Connection) -> None:
     connection.execute("CREATE TABLE w (k int PRIMARY KEY, a text, n int)")
-    build(connection, "CREATE INDEX ASYNC ON w (a)")
+    connection.execute("CREATE INDEX ASYNC ON w (a)")
     # Each row is about 1,030 bytes, its index entry four times that.
     connection.execute("INSERT INTO w SELECT g, repeat(md5(g::text), 28), 0 FROM generate_series(1, 1500) g")
     connection.execute("INSERT INTO w SELECT g, repeat(md5(g::text), 28), 0 FROM generate_series(1501, 3000) g")
@@ -212,7 +211,7 @@ def test_a_key_has_1981_bytes_and_7_less_with_each_further_column(connection: Co
 
 def test_an_index_key_holds_the_primary_key_too(connection: Connection) -> None:
     connection.execute("CREATE TABLE t (k text PRIMARY KEY, v text)")
-    build(connection, "CREATE INDEX ASYNC ON t (v)")
+    connection.execute("CREATE INDEX ASYNC ON t (v)")
     connection.execute("INSERT INTO t VALUES (repeat('k', 500), repeat('v', 1474))")
     assert refused(connection, "UPDATE t SET v = v || 'v'") == "key size too large"
 
