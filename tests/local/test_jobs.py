@@ -13,6 +13,7 @@ import pytest
 from pytest_dsql.local.client import Engine
 from pytest_dsql.local.controls import ClockControl
 from pytest_dsql.local.options import EngineOptions
+from pytest_dsql.local.postgres import SOCKET_NAME, SUPERUSER
 from tests.local.engines import connect
 from tests.local.gateway.harness import wait_until
 
@@ -133,6 +134,20 @@ def test_dropping_ends_a_job_at_once(connection: Connection, drop: str) -> None:
     assert wait(connection, job)
     details = cell(connection, "SELECT details FROM sys.jobs WHERE job_id = %s", job)
     assert details == 'relation "public.i" does not exist'
+
+
+def test_the_runner_outlives_its_connection(engine: Engine, connection: Connection) -> None:
+    done = cell(connection, "CREATE INDEX ASYNC i ON t (v)")
+    retried(connection, "DROP INDEX i")
+    assert wait(connection, done)
+    job = cell(connection, "CREATE INDEX ASYNC j ON t (v)")
+    (socket,) = engine.control.parent.rglob(SOCKET_NAME)
+    with psycopg.connect(host=str(socket.parent), user=SUPERUSER, dbname="postgres") as superuser:
+        ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'jobs'"
+        assert cell(superuser, ended) == 1
+    move(engine, PAST)
+    assert wait(connection, job)
+    assert wait(connection, done)
 
 
 def test_finished_jobs_are_forgotten_after_half_an_hour(engine: Engine, connection: Connection) -> None:
