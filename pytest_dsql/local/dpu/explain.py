@@ -18,6 +18,7 @@ from pytest_dsql.local.dpu import formulas, plans
 from pytest_dsql.local.dpu.formulas import LEAST_ENTRY, Dpu
 from pytest_dsql.local.dpu.plans import Executed
 from pytest_dsql.local.dpu.tables import UNKNOWN, Table
+from pytest_dsql.local.postgres import SUPERUSER
 
 #: The forms of a plan that the estimate is added to.
 PlanFormat: TypeAlias = Literal["text", "json"]
@@ -105,7 +106,8 @@ def estimate(
     """What the plan cost. `columns` are those that its UPDATEs set."""
     read = written = 0.0
     for node in executed.nodes():
-        if node.kind.removesuffix(" Backward") in _SCANS:
+        # What the engine looks up for itself is no work of DSQL's.
+        if node.kind.removesuffix(" Backward") in _SCANS and not node.table.startswith(f"{SUPERUSER}_sandbox."):
             read += (node.rows + node.removed) * max(node.width, LEAST_ENTRY)
         elif node.kind in _VERBS:
             rows = max(sum(child.rows for child in node.children) - node.conflicting, 0.0)

@@ -55,6 +55,11 @@ def test_what_loops_is_multiplied_and_what_never_ran_is_nothing() -> None:
     assert executed.seconds == pytest.approx(0.04e-3), "without a summary the topmost node tells it"
 
 
+def test_what_the_engine_looks_up_for_itself_is_not_counted() -> None:
+    text = SELECT.replace("on public.test_table", "on pytest_dsql_engine_sandbox.gone")
+    assert explain.estimate(read(text), {}).read == 0
+
+
 def test_an_update_writes_the_index_entries_of_the_columns_that_it_sets() -> None:
     text = INSERT.replace("Insert on", "Update on").replace(
         'Values Scan on "*VALUES*"', "Seq Scan on public.test_table"
