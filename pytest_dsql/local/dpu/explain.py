@@ -29,9 +29,14 @@ _VERBS: Final = {"Insert": "INSERT", "Update": "UPDATE", "Delete": "DELETE"}
 _OFF: Final = ("off", "false", "0")
 
 
+def explains(sql: str) -> bool:
+    """Whether a statement is an EXPLAIN."""
+    return _EXPLAIN.match(sql) is not None
+
+
 def wanted_format(sql: str) -> PlanFormat | None:
     """In which form a statement asks for an estimate: EXPLAIN with both ANALYZE and VERBOSE; None when it doesn't."""
-    if _EXPLAIN.match(sql) is None:
+    if not explains(sql):
         return None
     options = _options(sql)
     form = (options.get("format") or "text").lower()

@@ -17,6 +17,7 @@ from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import disguise, frames
 from pytest_dsql.local.gateway.backend import BackendLost
 from pytest_dsql.local.gateway.estimates import with_estimate
+from pytest_dsql.local.gateway.explained import without_triggers
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
 from pytest_dsql.local.gateway.group import FAILED, IDLE, Group
 from pytest_dsql.local.gateway.hooks import Action, Disconnect, Fail, FailAfter, Silence, Stall
@@ -188,6 +189,8 @@ class Driver:
         reply = await session.contender.run(run, plan)
         if plan.explained is not None and reply.error is None:
             reply.collected = await with_estimate(session.cluster, plan.statement.sql, plan.explained, reply.collected)
+        if plan.traced:
+            reply.collected = without_triggers(reply.collected)
         return await self._outcome(plan, reply, action)
 
     async def _outcome(self, plan: Plan, reply: Group, action: Action | None) -> tuple[bool, bytes]:

@@ -253,7 +253,7 @@ class Frontend(asyncio.Protocol):
         statement = plan.statement
         kind = statement.kind
         sure = transactions.wants_completions and session.status == IDLE and kind in ("dml", "ddl")
-        if plan.copies_in or plan.explained is not None or sure:
+        if plan.copies_in or plan.explained is not None or plan.traced or sure:
             return _DRIVEN
         action = transactions.before(statement)
         run.asked = True

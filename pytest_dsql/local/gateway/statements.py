@@ -11,7 +11,7 @@ from datetime import date
 from typing import Final, final
 
 from pytest_dsql.local.dialect.judgement import Judgement, Refusal
-from pytest_dsql.local.dpu.explain import PlanFormat, wanted_format
+from pytest_dsql.local.dpu.explain import PlanFormat, explains, wanted_format
 from pytest_dsql.local.gateway.disguise import failing_statement
 from pytest_dsql.local.gateway.hooks import Statement
 from pytest_dsql.local.gateway.leftovers import Leftover, leftover
@@ -39,6 +39,7 @@ class Plan:
     copies_in: bool = False  #: COPY ... FROM STDIN
     locks: bool = False  #: it may lock rows: FOR UPDATE, FOR KEY SHARE
     explained: PlanFormat | None = None  #: EXPLAIN ANALYZE VERBOSE: in which form the DPU estimate is added to the plan
+    traced: bool = False  #: EXPLAIN ANALYZE of a statement that writes: the engine's own triggers show in its answer
     offset: int = 0  #: of its text in the query string, in characters, for the positions in errors
 
 
@@ -117,7 +118,8 @@ class Statements:
             copies_in = part.kind == "dml" and bool(_COPY.match(part.sql))
             locks = bool(_LOCKS.search(part.sql))
             explained = None if refused else wanted_format(part.sql)
-            plans.append(Plan(statement, sent, sent != text, tag, refused, copies_in, locks, explained, offset))
+            traced = not refused and part.kind == "dml" and explains(part.sql)
+            plans.append(Plan(statement, sent, sent != text, tag, refused, copies_in, locks, explained, traced, offset))
             if refused:
                 # It fails where it stands, so nothing after it would run.
                 break

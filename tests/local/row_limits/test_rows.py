@@ -238,3 +238,15 @@ def test_nothing_of_the_counting_shows(numbers: Connection) -> None:
         "(SELECT FROM pg_settings WHERE name LIKE 'pytest%') s",
     ):
         assert count(numbers, catalog) == 0, catalog
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+@pytest.mark.parametrize("form", ["TEXT", "JSON", "YAML", "XML"])
+def test_no_plan_shows_the_counting(connection: Connection, form: str, prepare: bool) -> None:
+    connection.execute("CREATE TABLE p (k int PRIMARY KEY)")
+    connection.execute("CREATE TABLE q (k int PRIMARY KEY, p int REFERENCES p ON DELETE CASCADE)")
+    for statement in ("INSERT INTO p VALUES (1)", "INSERT INTO q VALUES (1, 1)", "DELETE FROM p"):
+        explain = f"EXPLAIN (ANALYZE, FORMAT {form}) {statement}"
+        shown = str(connection.execute(explain.encode(), (), prepare=prepare).fetchall())
+        assert "limits" not in shown
+        assert "pytest" not in shown
