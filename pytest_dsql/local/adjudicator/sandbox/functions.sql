@@ -132,6 +132,14 @@ $t$,
 END
 $$;
 
+-- The condition under which a constraint is checked now.
+CREATE FUNCTION pytest_dsql_engine_sandbox.due(con pg_constraint) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN CASE WHEN con.condeferrable THEN format('pytest_dsql_engine_sandbox.is_immediate(%L, %L) AND ', con.conname, NOT con.condeferred)
+    ELSE '' END;
+END
+$$;
+
 -- What follows, by one foreign key, from a row `was` of its parent having become `now`, or gone.
 CREATE FUNCTION pytest_dsql_engine_sandbox.parent_action(f record, action "char", schema text, done text) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
@@ -144,9 +152,10 @@ BEGIN
   IF done = 'delete' AND con.confdelsetcols IS NOT NULL THEN
     set_columns := pytest_dsql_engine_sandbox.column_names(con.conrelid, con.confdelsetcols);
   END IF;
-  refusal := pytest_dsql_engine_sandbox.fill($t$IF {unreplaced}EXISTS ({children}) THEN
+  refusal := pytest_dsql_engine_sandbox.fill($t$IF {due}{unreplaced}EXISTS ({children}) THEN
           {raise}
         END IF;$t$,
+    'due', CASE WHEN action = 'a' THEN pytest_dsql_engine_sandbox.due(con) END,
     'unreplaced', CASE WHEN action <> 'r' THEN format('NOT EXISTS (%s) AND ',
       pytest_dsql_engine_sandbox.matching(con.confrelid, f.parent_columns, 'was', f.parent_columns)) END,
     'children', pytest_dsql_engine_sandbox.matching(con.conrelid, f.columns, 'was', f.parent_columns),
@@ -180,10 +189,11 @@ DECLARE
 BEGIN
   FOR f IN SELECT * FROM pytest_dsql_engine_sandbox.foreign_keys(relation, false) LOOP
     checks := checks || pytest_dsql_engine_sandbox.fill($t$
-      IF (e.was IS NULL OR ROW({now}) IS DISTINCT FROM ROW({was})) AND ({given}) AND NOT EXISTS ({parents}) THEN
+      IF {due}(e.was IS NULL OR ROW({now}) IS DISTINCT FROM ROW({was})) AND ({given}) AND NOT EXISTS ({parents}) THEN
         {mixed}
         {raise}
       END IF;$t$,
+      'due', pytest_dsql_engine_sandbox.due(f.con),
       'now', pytest_dsql_engine_sandbox.each('now.{c}', f.columns, ', '), 'was', pytest_dsql_engine_sandbox.each('was.{c}', f.columns, ', '),
       'given', pytest_dsql_engine_sandbox.each('now.{c} IS NOT NULL', f.columns, CASE (f.con).confmatchtype WHEN 'f' THEN ' OR ' ELSE ' AND ' END),
       'parents', pytest_dsql_engine_sandbox.matching((f.con).confrelid, f.parent_columns, 'now', f.columns),

@@ -64,6 +64,39 @@ BEGIN
 END
 $$;
 
+-- In place of what can't be done in the sandbox: the transaction has lost.
+CREATE FUNCTION pytest_dsql_engine_sandbox.give_up() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION USING ERRCODE = 'serialization_failure', MESSAGE = 'change conflicts with another transaction (OC000)';
+END
+$$;
+
+-- Whether a deferrable constraint is checked at once: what SET CONSTRAINTS said last, in this transaction. What is
+-- deferred is checked by PostgreSQL itself when the transaction commits, outside of the sandbox.
+CREATE FUNCTION pytest_dsql_engine_sandbox.is_immediate(name text, initially boolean) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  said pg_catalog.jsonb := NULLIF(pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.constraints', true), '');
+BEGIN
+  RETURN COALESCE((said->>name)::pg_catalog.bool, (said->>'')::pg_catalog.bool, initially);
+END
+$$;
+
+-- SET CONSTRAINTS; no names: all.
+CREATE FUNCTION pytest_dsql_engine_sandbox.set_constraints(names text[], immediate boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  said jsonb := COALESCE(NULLIF(show_config_by_name_missing_ok('pytest_dsql_engine.constraints', true), '')::jsonb, '{}');
+BEGIN
+  IF names = '{}' THEN
+    said := jsonb_build_object('', immediate);
+  ELSE
+    said := said || (SELECT jsonb_object_agg(n, immediate) FROM unnest(names) AS n);
+  END IF;
+  PERFORM set_config_by_name('pytest_dsql_engine.constraints', said::text, true);
+END
+$$;
+
 -- Runs as the client's role: the path is the session's own, with each schema's views before the schema.
 CREATE FUNCTION pytest_dsql_engine_sandbox.enter() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE

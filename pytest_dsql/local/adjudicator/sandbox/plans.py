@@ -13,8 +13,8 @@ from pytest_dsql.local.adjudicator.sandbox.generated import assigns_generated
 from pytest_dsql.local.adjudicator.sandbox.grouping import grouped
 from pytest_dsql.local.adjudicator.sandbox.locks import locked
 from pytest_dsql.local.adjudicator.sandbox.names import hidden_schema
-from pytest_dsql.local.adjudicator.sandbox.texts import Edit, Source, identifier
-from pytest_dsql.local.adjudicator.sandbox.upserts import upsert
+from pytest_dsql.local.adjudicator.sandbox.texts import Edit, Source, identifier, literal
+from pytest_dsql.local.adjudicator.sandbox.upserts import arbiters, upsert
 from pytest_dsql.local.dialect.libpg_query import ParseError
 
 
@@ -59,7 +59,9 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
         source = Source(form.sql)
     except ParseError:
         source = None
-    if source is not None and form.places:
+    if form.command == "ConstraintsSetStmt":
+        sandbox = Text(_set_constraints(form), rows=False)
+    elif source is not None and form.places:
         physical, sandbox, again = _texts(form, catalog, schemas, source)
     return Plan(
         form=form,
@@ -79,6 +81,8 @@ def _texts(form: Form, catalog: Catalog, schemas: Sequence[str], source: Source)
         return Text(), Text(f"EXPLAIN {source.piece(0, source.end, [_own(form, target, source)])}"), None
     edits = [*_redirected(form, catalog, source), *_unlocked(form, source), *grouped(form, catalog, schemas, source)]
     again = capture(form, target) if target is not None and captures(form, catalog, target) else None
+    if _gives_up(form, target):
+        return Text(), Text("SELECT pytest_dsql_engine_sandbox.give_up()"), None
     sandbox = upsert(form, target, source, edits, captured=again is not None) if target is not None else None
     physical = None
     if again is not None and target is not None:
@@ -94,6 +98,25 @@ def _texts(form: Form, catalog: Catalog, schemas: Sequence[str], source: Source)
     sql, insert = sandbox
     rows = "returningClause" in form.body
     return physical or Text(), Text(sql, "captured" if again else "client", rows, insert), again
+
+
+def _set_constraints(form: Form) -> str:
+    names = ", ".join(literal(name["RangeVar"]["relname"]) for name in form.body.get("constraints", ()))
+    immediate = "false" if form.body.get("deferred") else "true"
+    return f"SELECT pytest_dsql_engine_sandbox.set_constraints(ARRAY[{names}]::text[], {immediate})"
+
+
+def _gives_up(form: Form, target: Table | None) -> bool:
+    """Whether a statement is more than the sandbox can do: its transaction has lost then."""
+    if form.upserts == 0:
+        return target is not None and bool(target.identities) and form.body.get("override") == "OVERRIDING_USER_VALUE"
+    clause = form.body.get("onConflictClause")
+    return (
+        target is None
+        or clause is None
+        or form.upserts > 1
+        or (target.extra_unique and arbiters(clause, target) is None)
+    )
 
 
 def _target(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Table | None:

@@ -108,6 +108,11 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def literal(text: str) -> str:
+    """Quote a text."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def listed(names: Sequence[str], source: str = "") -> str:
     """Names as a list, each of them a column of `source` when one is given."""
     return ", ".join(f"{source}.{identifier(name)}" if source else identifier(name) for name in names)

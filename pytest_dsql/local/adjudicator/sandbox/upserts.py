@@ -22,8 +22,8 @@ def upsert(
     clause = form.body.get("onConflictClause")
     if form.command != "InsertStmt" or clause is None:
         return None
-    arbiters = _arbiters(clause, table)
-    if arbiters is None:
+    keys = arbiters(clause, table)
+    if keys is None:
         return None
     begin = source.find(("INSERT",))
     conflict = source.number(clause["location"])
@@ -40,10 +40,8 @@ def upsert(
         answer = f"{answer}, ROW({alias}.*)::text" if answer else f"ROW({alias}.*)::text"
     target = f"{identifier(hidden_schema(table.schema))}.{identifier(table.name)}"
     if clause["action"] == "ONCONFLICT_NOTHING":
-        return _nothing(
-            table, target, alias, arbiters, f"{queries}{PREFIX} AS MATERIALIZED ({proposal})", answer
-        ), False
-    key = arbiters[0]
+        return _nothing(table, target, alias, keys, f"{queries}{PREFIX} AS MATERIALIZED ({proposal})", answer), False
+    key = keys[0]
     do = source.find(("DO",), conflict) or conflict
     where = source.find(("WHERE",), do)
     until = next((source.tokens[n].start for n in (where, returning) if n is not None), source.end)
@@ -66,14 +64,16 @@ def upsert(
     ), True
 
 
-def _arbiters(clause: dict[str, object], table: Table) -> list[Key] | None:
+def arbiters(clause: dict[str, object], table: Table) -> list[Key] | None:
     """The keys on which a conflict counts; None where PostgreSQL has to find that there are none, or hard to tell."""
     infer = clause.get("infer")
     if not isinstance(infer, dict):
-        return list(table.keys)
+        return None if table.extra_unique else list(table.keys)
     if "conname" in infer:
         return [key for key in table.keys if key.name == infer["conname"]] or None
     elements = list(bodies(infer.get("indexElems"), "IndexElem"))
+    if "whereClause" in infer:
+        return None
     columns = {element.get("name") for element in elements}
     return [key for key in table.keys if set(key.columns) == columns][:1] or None
 
