@@ -17,7 +17,7 @@ _SELECT: Final = b"SELECT "
 
 def stripped(reply: Group, text: Text) -> None:
     """Leave in an answer what the client's own statement would have answered; keep what was ours in `reply`."""
-    if text.last == "client" and text.rows and not text.insert:
+    if text.last == "client" and text.rows and not text.insert and text.tag is None:
         return
     kept: list[bytes] = []
     for message in reply.collected:
@@ -33,6 +33,9 @@ def stripped(reply: Group, text: Text) -> None:
         elif kind == ROW_DESCRIPTION:
             if text.rows:
                 kept.append(frames.message(kind, payload if text.last == "client" else _without_last(payload)))
+        elif kind == COMMAND_COMPLETE and text.tag is not None:
+            reply.tag = text.tag.encode()
+            kept.append(frames.message(kind, reply.tag + b"\0"))
         elif kind == COMMAND_COMPLETE and text.insert and payload.startswith(_SELECT):
             tag = b"INSERT 0 " + payload[len(_SELECT) :]
             reply.tag = tag[:-1]

@@ -73,12 +73,12 @@ $$;
 
 -- Whether a deferrable constraint is checked at once: what SET CONSTRAINTS said last, in this transaction. What is
 -- deferred is checked by PostgreSQL itself when the transaction commits, outside of the sandbox.
-CREATE FUNCTION pytest_dsql_engine_sandbox.is_immediate(name text, initially boolean) RETURNS boolean
+CREATE FUNCTION pytest_dsql_engine_sandbox.is_immediate(name text, by_default boolean) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   said pg_catalog.jsonb := NULLIF(pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.constraints', true), '');
 BEGIN
-  RETURN COALESCE((said->>name)::pg_catalog.bool, (said->>'')::pg_catalog.bool, initially);
+  RETURN COALESCE((said->>name)::pg_catalog.bool, (said->>'')::pg_catalog.bool, by_default);
 END
 $$;
 

@@ -29,6 +29,7 @@ class Text:
     last: Literal["client", "captured", "keys"] = "client"
     rows: bool = True  #: whether the client sees rows, and their description; if not, the answer is only the tag
     insert: bool = False  #: PostgreSQL's tag is `SELECT n`, the client's is `INSERT 0 n`
+    tag: str | None = None  #: the tag that the client gets
 
 
 @final
@@ -60,7 +61,7 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
     except ParseError:
         source = None
     if form.command == "ConstraintsSetStmt":
-        sandbox = Text(_set_constraints(form), rows=False)
+        sandbox = Text(_set_constraints(form), rows=False, tag="SET CONSTRAINTS")
     elif source is not None and form.places:
         physical, sandbox, again = _texts(form, catalog, schemas, source)
     return Plan(

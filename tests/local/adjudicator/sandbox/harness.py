@@ -51,6 +51,7 @@ class Server:
         self.superuser = self.connect(SUPERUSER)
         self.admin = self.connect("admin")
         self.schemas = ("public",)
+        self.cached: Catalog | None = None  #: for tests that leave the tables as they are
 
     def connect(self, user: str) -> psycopg.Connection:
         return psycopg.connect(host=self._host, user=user, dbname="postgres", autocommit=True)
@@ -69,6 +70,8 @@ class Server:
         self.admin.close()
 
     def catalog(self) -> Catalog:
+        if self.cached is not None:
+            return self.cached
         row = self.superuser.execute(CATALOG_QUERY).fetchone()
         assert row is not None
         return Catalog.read(row[0])
@@ -126,7 +129,7 @@ def outcome(result: pq.abc.PGresult, text: Text, catalog: Catalog) -> Outcome:
         ]
         for row in range(result.ntuples)
     ]
-    tag = (result.command_status or b"").decode()
+    tag = text.tag or (result.command_status or b"").decode()
     if text.insert:
         assert tag.startswith("SELECT ")
         tag = f"INSERT 0 {result.ntuples}"

@@ -16,6 +16,8 @@ CREATE TABLE emptied (id integer PRIMARY KEY, pa integer, pb text, FOREIGN KEY (
 CREATE TABLE defaulted (id integer PRIMARY KEY, node integer DEFAULT 1 REFERENCES node ON DELETE SET DEFAULT);
 CREATE TABLE full_match (id integer PRIMARY KEY, pa integer, pb text, FOREIGN KEY (pa, pb) REFERENCES pair MATCH FULL);
 CREATE UNIQUE INDEX entry_note ON entry (lower(note)) WHERE amount > 100;
+CREATE TABLE later (id integer PRIMARY KEY, next integer REFERENCES later DEFERRABLE INITIALLY DEFERRED);
+CREATE TABLE sooner (id integer PRIMARY KEY, next integer REFERENCES later DEFERRABLE);
 CREATE DOMAIN positive AS integer CHECK (VALUE > 0);
 CREATE TABLE domains (id positive PRIMARY KEY, name varchar(3));
 CREATE TABLE always (id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY, v text);
@@ -33,6 +35,8 @@ INSERT INTO strict_child VALUES (1, 5);
 INSERT INTO emptied VALUES (1, 1, 'x'), (2, 2, NULL);
 INSERT INTO defaulted VALUES (1, 5), (2, 1);
 INSERT INTO full_match VALUES (1, 1, 'y');
+INSERT INTO later VALUES (1, NULL), (2, 1);
+INSERT INTO sooner VALUES (1, 1);
 INSERT INTO domains VALUES (1, 'a');
 INSERT INTO other.account VALUES (1, 'z');
 INSERT INTO "Weird ""Name"".x" VALUES (1, 'a');

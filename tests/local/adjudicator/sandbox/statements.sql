@@ -121,3 +121,9 @@ DELETE FROM node WHERE id = 6
 DELETE FROM rich
 DELETE FROM other.account RETURNING *
 DELETE FROM account WHERE id IN (SELECT account FROM entry ORDER BY amount LIMIT 1)
+-- Constraints that are checked later.
+INSERT INTO later VALUES (3, 4)
+INSERT INTO sooner VALUES (3, 4)
+DELETE FROM later WHERE id = 1
+UPDATE later SET id = 9 WHERE id = 2
+SET CONSTRAINTS ALL DEFERRED
