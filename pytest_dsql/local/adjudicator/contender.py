@@ -57,6 +57,13 @@ _COMMIT: Final = own_command("COMMIT") + SYNC_MESSAGE
 _ROLLBACK: Final = own_command("ROLLBACK") + SYNC_MESSAGE
 _BACK: Final = own_command(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
 _ENTER: Final = own_command(ENTER)
+_LEAVE: Final = own_command(
+    "SELECT pg_catalog.set_config_by_name('search_path', pg_catalog.current_setting('search_path'), true)"
+)
+#: Rows that the transaction has written, cascades included: counted for DSQL's limit.
+_WRITTEN: Final = own_command("SELECT pytest_dsql_engine_limits.written() >> 36")
+#: What PostgreSQL answers to messages of the extended protocol.
+_ANSWERS: Final = {frames.PARSE: b"1", frames.BIND: b"2", frames.DESCRIBE: b"tTn", frames.CLOSE: b"3"}
 _SCHEMAS: Final = own_command("SELECT pg_catalog.array_to_json(pg_catalog.current_schemas(false))") + SYNC_MESSAGE
 
 #: Seconds before somebody who waits asks for whom, between two such questions, and before what a rival does is stopped.
@@ -111,6 +118,11 @@ class Contender:
         if key:
             contenders[self._pid] = self
 
+    @property
+    def sandboxed(self) -> bool:
+        """Whether names mean the sandbox's helpers."""
+        return self.work is not None and self.work.state is State.SANDBOX
+
     def plain(self, plan: Plan) -> bool:
         """Whether a statement may go to PostgreSQL as it is, on the fast way."""
         work = self.work
@@ -133,6 +145,9 @@ class Contender:
         return catalog is not None and any(name in plan.statement.sql for name in catalog.client_functions)
 
     def _freed(self, texts: Texts, work: Work) -> bool:
+        current = self._session.transactions.current
+        if current is not None and current.read_only:
+            return False
         names = [table.name for table in texts.inserts]
         return bool(names) and self._adjudicator.books.frees_newer(names, work.snapshot)
 
@@ -254,6 +269,19 @@ class Contender:
         await backend.ask(_COMMIT if reply.error is None else _ROLLBACK)
         return reply
 
+    async def prepare(self, kind: int, message: bytes, plan: Plan | None) -> Group:
+        """Send a Parse, Bind, Describe or Close: in the sandbox, what has another text there means the tables."""
+        backend = self._session.backend
+        work = self.work
+        if work is None or work.state is not State.SANDBOX or plan is None or self._session.status == FAILED:
+            return await backend.ask(message + SYNC_MESSAGE)
+        if (await self._texts(plan)).sandbox.sql is None:
+            return await backend.ask(message + SYNC_MESSAGE)
+        reply = await backend.ask(_LEAVE + message + _ENTER + SYNC_MESSAGE)
+        wanted = _ANSWERS.get(kind, b"") if reply.error is None else b"E"
+        reply.collected = [one for one in reply.collected if one[:1] in wanted][: 2 if wanted == b"tTn" else 1]
+        return reply
+
     async def commit(self, messages: bytes) -> tuple[Group | None, Refusal | None]:
         """Commit; give PostgreSQL's answer to `messages`, the client's COMMIT, or the refusal."""
         session = self._session
@@ -269,6 +297,8 @@ class Contender:
         if work.state is State.PHYSICAL:
             return await self._commit_now(work, messages), None
         inserted = await self._inserted(work)
+        if work.state is State.SANDBOX:
+            work.written = _number(await session.backend.ask(_WRITTEN + SYNC_MESSAGE))
         async with self._adjudicator.lane:
             work.committing = True
             if not await self._replay(work):
@@ -285,8 +315,9 @@ class Contender:
         work.park_wanted = False
         if self._session.status in (IDLE, FAILED) or work.state is not State.PHYSICAL:
             return
-        reply = await self._session.backend.ask(_BACK + SYNC_MESSAGE)
+        reply = await self._session.backend.ask(_WRITTEN + _BACK + SYNC_MESSAGE)
         if reply.error is None:
+            work.written = _number(reply)
             work.state = State.PARKED
             work.keys.clear()
 
@@ -379,13 +410,20 @@ class Contender:
     async def _replay(self, work: Work) -> bool:
         """Write for real what the log says; tell whether it could be."""
         work.keys.clear()
-        return await self._again(work, _BACK + _PATIENCE, sandbox=False)
+        if not await self._again(work, _BACK + _PATIENCE, sandbox=False):
+            return False
+        if not any(entry.cascades for entry in work.log):
+            return True
+        # A cascade looks for its rows where the rivals have left them: what it doesn't find any more was theirs.
+        return _number(await self._session.backend.ask(_WRITTEN + SYNC_MESSAGE)) == work.written
 
     async def _again(self, work: Work, messages: bytes, *, sandbox: bool) -> bool:
         """Do everything in the log again behind `messages`; tell whether each statement did what it did before."""
         backend = self._session.backend
         expected: list[int | None] = [None, None]  # what comes before it are two commands of ours
         for entry in work.log:
+            work.keys.locked |= entry.locked
+            work.keys.shared |= entry.shared
             if entry.copied is None:
                 messages += entry.messages(sandbox=sandbox)
                 expected.append(entry.rows)
@@ -509,7 +547,7 @@ class Contender:
         work.keys.locked |= reply.locked
         work.keys.shared |= reply.shared
         if texts.may_write:
-            self._log(work, run, plan, texts, reply.tag, tuple(reply.captured))
+            self._log(work, run, plan, texts, reply.tag, reply)
 
     def _log(
         self,
@@ -518,7 +556,7 @@ class Contender:
         plan: Plan,
         texts: Texts | None,
         tag: bytes | None,
-        captured: tuple[bytes, ...] = (),
+        reply: Group | None = None,
     ) -> None:
         rows = None
         if texts is not None and texts.form.command in _COUNTED:
@@ -533,8 +571,10 @@ class Contender:
                 texts,
                 NO_PARAMETERS if portal is None else portal.prepared.rest,
                 bound_of(None if portal is None else portal.bind),
-                None if texts is None or texts.capture is None else captured,
+                None if reply is None or texts is None or texts.capture is None else tuple(reply.captured),
                 run.copied,
+                frozenset(() if reply is None else reply.locked),
+                frozenset(() if reply is None else reply.shared),
                 rows,
             )
         )
@@ -557,6 +597,11 @@ def _alike(reply: Group, expected: Sequence[int | None]) -> bool:
     if reply.error is not None or len(reply.tags) != len(expected):
         return False
     return all(rows is None or rows == rows_of(tag) for rows, tag in zip(expected, reply.tags, strict=True))
+
+
+def _number(reply: Group) -> int:
+    rows = reply.rows()
+    return int(rows[0][0] or b"0") if rows else 0
 
 
 def _commits(group: Group) -> bool:

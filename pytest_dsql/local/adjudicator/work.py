@@ -44,7 +44,15 @@ class Entry:
     bound: bytes  #: of its Bind message: what comes behind the names
     captured: tuple[bytes, ...] | None = None  #: rows that must be written as they are
     copied: bytes | None = None  #: the data of COPY FROM STDIN
+    locked: frozenset[str] = frozenset()  #: keys of the rows that it locked FOR UPDATE
+    shared: frozenset[str] = frozenset()  #: keys of the rows that it locked FOR KEY SHARE
     rows: int | None = None  #: how many it wrote or locked, where its tag tells
+
+    @property
+    def cascades(self) -> bool:
+        """Whether foreign keys may have written more rows than it names."""
+        tables = () if self.texts is None else self.texts.writes
+        return any(key.on_delete in "cnd" or key.on_update in "cnd" for table in tables for key in table.referenced)
 
     def messages(self, *, sandbox: bool) -> bytes:
         """The messages that do it again, without a Sync; a COPY's are a Query with its data."""
@@ -74,6 +82,7 @@ class Work:
         "park_wanted",
         "snapshot",
         "state",
+        "written",
     )
 
     def __init__(self, snapshot: int) -> None:
@@ -84,6 +93,7 @@ class Work:
         self.inserted: dict[int, str] = {}  #: tables where it may have made unique keys, their names by their OIDs
         self.doomed = False  #: a rival has committed first
         self.doubtful = False  #: a key that it inserted may have been freed meanwhile
+        self.written = 0  #: rows, cascades included, when its writes were last given up
         self.park_wanted = False  #: it is in a rival's way
         self.committing = False  #: its COMMIT was sent
 

@@ -35,7 +35,7 @@ _LOOKED_AT: Final = frozenset(
 
 
 #: Where rows are relayed, a statement is run; its Parse and Bind were answered before, or are the engine's own.
-_OWN_ANSWERS: Final = frozenset({frames.PARSE_COMPLETE, frames.BIND_COMPLETE, frames.CLOSE_COMPLETE})
+OWN_ANSWERS: Final = frozenset({frames.PARSE_COMPLETE, frames.BIND_COMPLETE, frames.CLOSE_COMPLETE})
 
 
 class BackendLost(Exception):
@@ -67,13 +67,19 @@ class Backend(asyncio.Protocol):
 
         Raises BackendLost.
         """
+        group = self.begin(data, relays_rows=relays_rows, until_copy=until_copy)
+        assert group.asked is not None
+        await group.asked
+        return group
+
+    def begin(self, data: bytes, *, relays_rows: bool = False, until_copy: bool = False) -> Group:
+        """Do the same without waiting: the answer is there when its `asked` is done."""
         if self.lost or self._session.over:
             raise BackendLost
         group = Group(asked=asyncio.get_running_loop().create_future(), relays_rows=relays_rows, until_copy=until_copy)
         self._session.group = group
-        self.transport.write(data)
-        assert group.asked is not None
-        await group.asked
+        if data:
+            self.transport.write(data)
         return group
 
     def data_received(self, data: bytes) -> None:
@@ -187,7 +193,7 @@ class Backend(asyncio.Protocol):
                 session.status = whole[HEADER_SIZE]
                 self._answer(group)
                 break
-            if group.relays_rows and kind in _OWN_ANSWERS:
+            if group.relays_rows and kind in OWN_ANSWERS:
                 continue
             if kind in (DATA_ROW, frames.COPY_DATA) and group.relays_rows:
                 passed += group.collected

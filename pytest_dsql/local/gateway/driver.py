@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 from pytest_dsql.local.adjudicator.contender import BEGINNING
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import disguise, frames
-from pytest_dsql.local.gateway.backend import BackendLost
+from pytest_dsql.local.gateway.backend import OWN_ANSWERS, BackendLost
 from pytest_dsql.local.gateway.estimates import with_estimate
 from pytest_dsql.local.gateway.explained import without_triggers
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
@@ -134,7 +134,8 @@ class Driver:
                 name = payload[:-4][:-1]
                 pending = Run.of_portal(name, frontend.portals.get(name), frames.message(kind, payload))
             elif kind in (frames.PARSE, frames.BIND, frames.DESCRIBE, frames.CLOSE):
-                reply = await session.backend.ask(frontend.note(kind, payload) + SYNC_MESSAGE)
+                message = frontend.note(kind, payload)
+                reply = await session.contender.prepare(kind, message, frontend.plan_of(kind, payload))
                 answer = self._relayed(reply)
                 failed = reply.error is not None
         answer = await self._close_block(answer)
@@ -152,7 +153,7 @@ class Driver:
             # It was its Parse that failed.
             run.whole = group.sent
         reply = await session.contender.contest(run, plan, group.error)
-        _, answer = await self._outcome(plan, reply, None)
+        _, answer = await self._outcome(plan, reply, None, whole=bool(run.whole))
         session.send(answer + frames.ready(session.status))
 
     async def refuse(self, refusal: Refusal) -> None:
@@ -193,20 +194,22 @@ class Driver:
             reply.collected = without_triggers(reply.collected)
         return await self._outcome(plan, reply, action)
 
-    async def _outcome(self, plan: Plan, reply: Group, action: Action | None) -> tuple[bool, bytes]:
+    async def _outcome(
+        self, plan: Plan, reply: Group, action: Action | None, *, whole: bool = False
+    ) -> tuple[bool, bytes]:
         """Settle what a statement has done; tell whether it stands, and give what is left to answer."""
         session = self._session
         transactions = session.transactions
         if reply.error is not None:
             self._settle(committed=False)
-            return False, self._answer(reply, plan)
+            return False, self._answer(reply, plan, whole=whole)
         refusal = transactions.completed(plan.statement, reply.tag or b"")
         if refusal is not None:
             return False, await self._abort(refusal)
         if action is not None:
             return await self._afterwards(action)
         self._settle(committed=True)
-        return True, self._answer(reply, plan)
+        return True, self._answer(reply, plan, whole=whole)
 
     async def _hooks(self, run: Run, plan: Plan, *, first: bool) -> Action | None:
         session = self._session
@@ -240,25 +243,24 @@ class Driver:
         session.send(b"".join(reply.collected))
         copied = bytearray()
         # PostgreSQL says what is wrong with the data as soon as it sees it.
-        answer = asyncio.ensure_future(backend.ask(b""))
-        try:
-            while not answer.done():
-                found = session.frontend.take()
-                if found is None:
-                    await asyncio.wait((session.frontend.more(), answer), return_when=asyncio.FIRST_COMPLETED)
-                    continue
-                kind, payload = found
-                if kind == frames.COPY_DATA:
-                    copied += payload
-                    backend.transport.write(frames.message(kind, payload))
-                elif kind not in (frames.SYNC, frames.FLUSH):
-                    if kind == frames.COPY_DONE:
-                        run.copied = bytes(copied)
-                    backend.transport.write(frames.message(kind, payload))
-                    break
-            return await answer
-        finally:
-            answer.cancel()
+        answer = backend.begin(b"")
+        assert answer.asked is not None
+        while not answer.asked.done():
+            found = session.frontend.take()
+            if found is None:
+                await asyncio.wait((session.frontend.more(), answer.asked), return_when=asyncio.FIRST_COMPLETED)
+                continue
+            kind, payload = found
+            if kind == frames.COPY_DATA:
+                copied += payload
+                backend.transport.write(frames.message(kind, payload))
+            elif kind not in (frames.SYNC, frames.FLUSH):
+                if kind == frames.COPY_DONE:
+                    run.copied = bytes(copied)
+                backend.transport.write(frames.message(kind, payload))
+                break
+        await answer.asked
+        return answer
 
     async def _boundary(self, run: Run, plan: Plan, action: Action | None) -> tuple[bool, bytes]:
         """Run BEGIN, COMMIT or ROLLBACK."""
@@ -354,9 +356,9 @@ class Driver:
         session.settle(committed=reply.error is None and reply.tag == b"COMMIT")
         return answer
 
-    def _answer(self, reply: Group, plan: Plan) -> bytes:
+    def _answer(self, reply: Group, plan: Plan, *, whole: bool = False) -> bytes:
         """What the client is told of a statement's answer."""
-        kept = reply.collected
+        kept = [message for message in reply.collected if whole or message[0] not in OWN_ANSWERS]
         if plan.tag is not None and reply.tag and kept and kept[-1][0] == frames.COMMAND_COMPLETE:
             kept[-1] = frames.message(frames.COMMAND_COMPLETE, plan.tag + b"\0")
         return b"".join(_told(message, plan.offset) for message in kept)

@@ -31,6 +31,9 @@ _BAD_LENGTH: Final = frames.error("FATAL", "08P01", "invalid message length")
 _REFUSED_CALL: Final = frames.query(disguise.failing_statement(NO_CALLS).encode())
 
 
+#: What may mean something else in the sandbox.
+_EXTENDED: Final = frozenset({PARSE, BIND, frames.DESCRIBE, EXECUTE})
+
 #: In place of a message: the statement leaves the fast way.
 _DRIVEN: Final = b"driven"
 
@@ -98,6 +101,8 @@ class Frontend(asyncio.Protocol):
 
     def go_on(self) -> None:
         """Look at what was held: the statement before it is answered."""
+        if self.portals and self._session.status == IDLE:
+            self.portals.clear()
         if self._held and not self._session.over:
             data = bytes(self._held)
             self._held = bytearray()
@@ -111,6 +116,7 @@ class Frontend(asyncio.Protocol):
         # A longer message closes the connection without a word, as seen on clusters in October 2026; the AWS user guide
         # ("Troubleshooting") has an error for it.
         longest = session.cluster.limits.message_bytes + 4
+        sandboxed = session.contender.sandboxed
         position = 0
         end = len(data)
         pieces: list[bytes] = []
@@ -126,6 +132,10 @@ class Frontend(asyncio.Protocol):
                 self._needed = 1 + length
                 break
             replacement: bytes | None = None
+            if sandboxed and kind in _EXTENDED:
+                self._forward(data, pieces, passed, position, position)
+                session.driver.start(session.driver.pipeline(None))
+                return
             if kind == BIND:
                 self.unsynced = True
                 self._note_bind(data[position + HEADER_SIZE : after])
@@ -298,6 +308,21 @@ class Frontend(asyncio.Protocol):
         elif kind == CLOSE:
             self._note_close(payload)
         return frames.message(kind, payload) if replacement is None else replacement
+
+    def plan_of(self, kind: int, payload: bytes) -> Plan | None:
+        """The statement that a message of the extended protocol is about, once it was noted."""
+        prepared: Prepared | None = None
+        if kind == PARSE:
+            prepared = self.prepared.get(payload.partition(b"\0")[0])
+        elif kind == BIND:
+            portal = self.portals.get(payload.partition(b"\0")[0])
+            prepared = None if portal is None else portal.prepared
+        elif kind == frames.DESCRIBE:
+            name = payload[1:-1]
+            portal = self.portals.get(name)
+            described = None if portal is None else portal.prepared
+            prepared = self.prepared.get(name) if payload[:1] == b"S" else described
+        return None if prepared is None else prepared.plan
 
     def _note_parse(self, payload: bytes) -> bytes | None:
         found = frames.texts(payload, 2)
