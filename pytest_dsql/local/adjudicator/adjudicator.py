@@ -60,6 +60,11 @@ class Adjudicator:
         """The tables as they were last read."""
         return self._catalog
 
+    @property
+    def current_catalog(self) -> Catalog | None:
+        """The tables, unless they may have changed since they were read."""
+        return self._catalog if self._read == self._cluster.catalog_version else None
+
     async def texts(self, sql: str, schemas: tuple[str, ...]) -> Texts:
         """A statement's texts, from the tables as they are."""
         while (found := self.known(sql, schemas)) is None:

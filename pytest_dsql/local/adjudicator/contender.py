@@ -141,8 +141,11 @@ class Contender:
         return kind != "ddl"
 
     def _calls_functions(self, plan: Plan) -> bool:
-        catalog = self._adjudicator.catalog
-        return catalog is not None and any(name in plan.statement.sql for name in catalog.client_functions)
+        catalog = self._adjudicator.current_catalog
+        if catalog is None:
+            # What functions there are is looked up for the first statement that could call one.
+            return "(" in plan.statement.sql
+        return any(name in plan.statement.sql for name in catalog.client_functions)
 
     def _freed(self, texts: Texts, work: Work) -> bool:
         current = self._session.transactions.current
@@ -335,6 +338,7 @@ class Contender:
         session = self._session
         work = self.work
         reads = plan.statement.kind == "select" and text.last == "client" and not run.whole and plan.explained is None
+        reads = reads and not self._calls_functions(plan)  # what they write may still have to be undone
         if run.whole:
             reply = await self._patiently(session.backend.ask(run.whole))
         elif plan.copies_in:

@@ -1,0 +1,28 @@
+"""A function that writes, called by a query: its writes are part of the conflict like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+
+@pytest.mark.parametrize("binary", [False, True], ids=["simple", "extended"])
+def test_what_a_function_writes_is_not_lost_unseen(
+    dsql_connect: Callable[..., psycopg.Connection[Any]], binary: bool
+) -> None:
+    one = dsql_connect()
+    one.execute("CREATE TABLE t (k int PRIMARY KEY, v int)")
+    one.execute("INSERT INTO t VALUES (1, 1)")
+    one.execute(
+        "CREATE FUNCTION add(int) RETURNS int LANGUAGE sql AS 'UPDATE t SET v = v + 1 WHERE k = $1 RETURNING v'"
+    )
+    other = dsql_connect()  # after the catalog's changes
+    one.execute("BEGIN")
+    assert one.execute("SELECT add(1)", binary=binary).fetchone() == (2,)
+    assert other.execute("SELECT add(1)", binary=binary).fetchone() == (2,)
+    with pytest.raises(psycopg.errors.SerializationFailure, match="OC000"):
+        one.execute("COMMIT")
+    assert other.execute("SELECT v FROM t").fetchone() == (2,)
