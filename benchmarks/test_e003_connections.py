@@ -20,6 +20,7 @@ from pytest_dsql.errors import ConnectionFailed, ErrorClass
 from pytest_dsql.experiment.cells import Load
 from pytest_dsql.experiment.plans import Plan
 from pytest_dsql.results.writer import ResultsFile
+from pytest_dsql.slo.connecting_limit import Connecting, what_limits_connecting
 from pytest_dsql.workloads.orders.transactions import product_read
 from pytest_dsql.workloads.orders.workload import Orders
 
@@ -70,6 +71,35 @@ def test_kept_connections_beat_new_ones(dsql_load: Load, dsql_plan: Plan, produc
     kept.assert_connected()
     new.assert_connected()
     assert kept.tps > new.tps
+
+
+def test_what_limits_new_connections(
+    dsql_load: Load, dsql_plan: Plan, product_reads: Mix, dsql_results: ResultsFile
+) -> None:
+    """A new connection for each read, by one worker process and by several: what limits their rate."""
+    runs = []
+    for workers in dsql_plan.connecting_workers:
+        cell = dsql_load.churn(product_reads, connections=dsql_plan.connection_workers, workers=workers)
+        cell.assert_connected()
+        made = cell.connect
+        runs.append(
+            Connecting(
+                workers=workers,
+                rate_per_s=made.succeeded / cell.measurement.duration_s,
+                cpu=cell.generator.cpu,
+                refused=made.refused,
+            )
+        )
+    found = what_limits_connecting(*runs)
+    dsql_results.put_experiment(
+        "E003 rate of new connections",
+        {
+            "limited_by": found.limited_by,
+            "reason": found.reason,
+            **{f"per_s_with_{run.workers}": run.rate_per_s for run in runs},
+            **{f"cpu_with_{run.workers}": run.cpu for run in runs},
+        },
+    )
 
 
 def test_burst(dsql_load: Load, burst: int) -> None:

@@ -249,11 +249,13 @@ class Load:
             raise UsageError(f"dsql_load takes a Mix of transactions, not {type(mix).__name__}")
         _whole("connections", connections, 1, 1 << SLOT_BITS)
         _whole("attempts", how.get("attempts", 1), 1, 100)
+        workers = how.get("workers", self.workers)
+        _whole("workers", workers, 1, 256)
         _seconds("warmup", warmup, 0.0)
         _seconds("duration", duration, 0.1)
         identity = self._next_id()
         repeat = self._repeat
-        shape = Shape(identity, arrival, mix, connections, min(self.workers, connections), warmup, duration, how)
+        shape = Shape(identity, arrival, mix, connections, min(workers, connections), warmup, duration, how)
         surroundings = Surroundings(
             self.endpoint, self.connect, self.seed, self.progress, self.injections, self.scheduler
         )

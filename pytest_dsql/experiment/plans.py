@@ -35,6 +35,7 @@ class Plan:
     connection_warmup_s: float
     connection_window_s: float  #: of E003's kept and churned connections
     connection_workers: int  #: connections of that comparison
+    connecting_workers: tuple[int, ...]  #: worker processes by which the rate of new connections is compared
     bursts: tuple[int, ...]  #: connections asked for at once
     sequential: int  #: sequential connections
     signatures: int  #: tokens signed one after the other
@@ -58,6 +59,7 @@ _QUICK_LOCAL: Final = Plan(
     connection_warmup_s=0.5,
     connection_window_s=3.0,
     connection_workers=4,
+    connecting_workers=(1, 2),
     bursts=(500, 1000),
     sequential=100,
     signatures=50,
@@ -79,6 +81,7 @@ _QUICK_ELSEWHERE: Final = Plan(
     connection_warmup_s=1.0,
     connection_window_s=5.0,
     connection_workers=4,
+    connecting_workers=(1, 2),
     bursts=(100,),
     sequential=20,
     signatures=50,
@@ -100,6 +103,7 @@ _FULL: Final = Plan(
     connection_warmup_s=5.0,
     connection_window_s=30.0,
     connection_workers=16,
+    connecting_workers=(1, 2, 4, 8),
     bursts=(500, 1000),
     sequential=100,
     signatures=50,

@@ -37,6 +37,7 @@ class How(TypedDict, total=False):
     access: Access  #: how transactions draw their keys with `ctx.pick`; evenly unless said otherwise
     attempts: int  #: how often one request is tried at most; 3
     pipeline: bool  #: whether BEGIN goes with a transaction's first statements, in one round trip; no
+    workers: int  #: worker processes that make the load; those of the run unless said otherwise
     during: Callable[[], object]  #: runs once, in a thread of its own, a moment after the window has opened
 
 

@@ -1,0 +1,34 @@
+"""What limits new connections: the question that the published measurement of 120 to 135 a second left open."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_dsql.slo.connecting_limit import Connecting, Limit, what_limits_connecting
+
+
+def run(workers: int, rate: float, cpu: float = 0.3, refused: dict[str, int] | None = None) -> Connecting:
+    return Connecting(workers, rate, cpu, refused or {})
+
+
+@pytest.mark.parametrize(
+    ("runs", "limited_by"),
+    [
+        ([run(1, 130.0, 0.97)], "client"),
+        ([run(1, 130.0, 0.95), run(4, 150.0, 0.95)], "client"),
+        ([run(1, 130.0, 0.95), run(4, 480.0, 0.5)], "client"),
+        ([run(1, 120.0), run(4, 125.0)], "server"),
+        ([run(1, 120.0), run(4, 125.0, refused={"53400": 9})], "server rate limit"),
+        ([run(1, 120.0, 0.99, refused={"53300": 1})], "server rate limit"),
+        ([run(1, 40.0)], "none"),
+        ([run(1, 0.0), run(2, 50.0)], "client"),
+    ],
+)
+def test_who_it_was(runs: list[Connecting], limited_by: Limit) -> None:
+    found = what_limits_connecting(*runs)
+    assert found.limited_by == limited_by
+    assert found.reason.endswith(".")
+
+
+def test_other_refusals_are_no_rate_limit() -> None:
+    assert what_limits_connecting(run(1, 10.0, refused={"08006": 5})).limited_by == "none"
