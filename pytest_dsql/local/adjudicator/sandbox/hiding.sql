@@ -11,7 +11,10 @@ CREATE VIEW pytest_dsql_engine_catalog.pg_class AS
   SELECT * FROM pg_catalog.pg_class
   WHERE relnamespace <> ALL (ARRAY(
       SELECT oid FROM pg_catalog.pg_namespace WHERE pg_catalog.starts_with(nspname::text, 'pytest_dsql_engine')))
-    AND NOT pg_catalog.starts_with(relname::text, 'pytest_dsql_engine');
+    AND NOT pg_catalog.starts_with(relname::text, 'pytest_dsql_engine')
+    -- Where the long values of helpers are.
+    AND (relnamespace, relowner) <> (
+      'pg_toast'::pg_catalog.regnamespace, (SELECT oid FROM pg_catalog.pg_authid WHERE rolname = 'pytest_dsql_engine'));
 CREATE VIEW pytest_dsql_engine_catalog.pg_type AS
   SELECT * FROM pg_catalog.pg_type
   WHERE typnamespace <> ALL (ARRAY(

@@ -1,0 +1,98 @@
+"""No client sees a helper: not in the catalogs, not in PostgreSQL's views on them, not in the information schema."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from pytest_dsql.local.cluster import Cluster
+from pytest_dsql.local.dialect import judge
+from pytest_dsql.local.installation import find_installation
+from tests.local.adjudicator.sandbox.harness import Server
+
+TABLES = """
+CREATE TABLE t (id integer PRIMARY KEY, v text UNIQUE);
+CREATE TABLE child (t integer REFERENCES t ON DELETE CASCADE);
+CREATE VIEW seen AS SELECT * FROM t;
+GRANT ALL ON t TO PUBLIC;
+"""
+
+
+@pytest.fixture
+def tables(server: Server) -> Server:
+    server.admin.execute(TABLES)
+    server.catalog()
+    return server
+
+
+def ask(server: Server, sql: str) -> list[tuple[object, ...]]:
+    """What a client gets for its text."""
+    sent = "".join(part.sql for part in judge(sql, date(2026, 11, 1)).parts)
+    return server.admin.execute(sent.encode()).fetchall()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT nspname FROM pg_namespace",
+        "SELECT n.nspname, c.relname FROM pg_catalog.pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace",
+        "SELECT typname FROM pg_type WHERE typname ~ 'engine' OR typnamespace::regnamespace::text ~ 'engine'",
+        "SELECT proname, pronamespace::regnamespace FROM pg_proc",
+        "SELECT conname, connamespace::regnamespace FROM pg_constraint",
+        "SELECT tgname FROM pg_trigger",
+        "SELECT evtname FROM pg_event_trigger",
+        "WITH c AS (SELECT * FROM pg_class) SELECT relnamespace::regnamespace FROM c",
+        "SELECT * FROM pg_tables WHERE schemaname !~ '^pg_catalog|^information_schema|^sys'",
+        "SELECT schemaname, viewname FROM pg_views",
+        "SELECT schemaname, indexname FROM pg_indexes",
+        "SELECT * FROM information_schema.schemata",
+        "SELECT table_schema, table_name FROM information_schema.tables",
+        "SELECT table_schema, table_name FROM information_schema.columns",
+        "SELECT table_schema, table_name FROM information_schema.views",
+        "SELECT trigger_schema, trigger_name FROM information_schema.triggers",
+        "SELECT constraint_schema, constraint_name FROM information_schema.table_constraints",
+        "SELECT table_schema, table_name FROM information_schema.table_privileges",
+        "SELECT routine_schema, routine_name FROM information_schema.routines",
+        "SELECT schemaname, relname FROM pg_stat_user_tables",
+    ],
+)
+def test_nothing_shows(tables: Server, sql: str) -> None:
+    assert [row for row in ask(tables, sql) if "pytest_dsql" in str(row)] == []
+
+
+def test_tables_show_once(tables: Server) -> None:
+    assert ask(tables, "SELECT relname FROM pg_class WHERE relname IN ('t', 'seen') ORDER BY 1") == [("seen",), ("t",)]
+    assert ask(tables, "SELECT count(*) FROM pg_tables WHERE tablename = 't'") == [(1,)]
+    assert ask(tables, "SELECT count(*) FROM information_schema.tables WHERE table_name = 't'") == [(1,)]
+
+
+def test_names_of_catalogs_still_stand_for_their_numbers(tables: Server) -> None:
+    tables.admin.execute("COMMENT ON TABLE t IS 'said'")
+    assert ask(tables, "SELECT obj_description(c.oid, 'pg_class') FROM pg_class c WHERE c.relname = 't'") == [("said",)]
+    found = ask(
+        tables,
+        "SELECT d.description FROM pg_description d JOIN pg_class ON pg_class.oid = d.objoid"
+        " WHERE d.classoid = 'pg_class'::regclass AND pg_class.oid = 't'::regclass",
+    )
+    assert found == [("said",)]
+    assert ask(tables, "SELECT tableoid::regclass::text FROM pg_class WHERE oid = 't'::regclass") == [("pg_class",)]
+
+
+def test_psql_shows_nothing(tables: Server, cluster: Cluster) -> None:
+    commands = [r"\d", r"\d t", r"\d+ t", r"\dt *.*", r"\dn", r"\dv *.*", r"\di", r"\df", r"\dp", r"\dy"]
+    psql = subprocess.run(
+        [find_installation().program("psql"), "-X", "-E", *(word for command in commands for word in ("-c", command))],
+        env=os.environ | {"PGHOST": str(Path(cluster.socket_path).parent), "PGUSER": "admin", "PGDATABASE": "postgres"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # psql itself speaks to PostgreSQL without the judge here: its queries are taken, and asked as a client would.
+    queries = [text.partition("\n****")[0] for text in psql.stdout.split("********* QUERY **********\n")[1:]]
+    assert len(queries) >= len(commands)
+    for query in queries:
+        assert [row for row in ask(tables, query) if "pytest_dsql" in str(row)] == [], query
