@@ -23,6 +23,11 @@ def test_the_application_test(attached: pytest.Pytester) -> None:
     attached.runpytest_subprocess().assert_outcomes(passed=1)
 
 
+def test_its_conflict_hour_and_lost_answer(attached: pytest.Pytester) -> None:
+    attached.makepyfile(python_block("def test_the_second_committer_loses"))
+    attached.runpytest_subprocess().assert_outcomes(passed=3)
+
+
 def test_the_benchmark_reaches_its_tables(attached: pytest.Pytester) -> None:
     written = python_block("def test_reservations_meet_the_slo")
     shorter = written.replace("connections=connections)", "connections=connections, warmup=0.2, duration=0.5)")
