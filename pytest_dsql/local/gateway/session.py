@@ -130,7 +130,8 @@ class Session:
     @property
     def idle(self) -> bool:
         """Whether nothing is going on: no transaction, nothing unanswered, nothing held."""
-        return not self.working and not self.frontend.unfinished and not self.frontend.unsynced
+        nothing_open = self.transactions.current is None and not self.frontend.unsynced
+        return nothing_open and not self.working and not self.frontend.unfinished
 
     def completed(self, group: Group, tag: bytes) -> bytes | None:
         """Hear that a statement on the fast way has succeeded; give the message to send instead of its command tag."""
