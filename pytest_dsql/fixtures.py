@@ -157,7 +157,7 @@ def dsql_async_pool(dsql_target: Target, dsql_clean: None) -> AsyncDsqlPool:  # 
 
 @pytest.fixture
 def dsql_local(dsql_target: Target, dsql_clean: None) -> Iterator[LocalControls]:  # noqa: ARG001
-    """The embedded engine's levers: `.limits`, `.clock`; skips where the target is another.
+    """The embedded engine's levers: `.limits`, `.clock`, `.latency`, `.faults`; skips where the target is another.
 
     What a test sets is undone when it ends, before `dsql_clean` connects once more.
     """

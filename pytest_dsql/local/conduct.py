@@ -1,4 +1,7 @@
-"""Which parts of the engine have a say about a session's statements, in the order in which they are asked."""
+"""Which parts of the engine have a say about a session's statements, in the order in which they are asked.
+
+Before them all it is asked whether the session's role is still its principal's (`roles`): that depends on the login.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 from pytest_dsql.local.dialect.judgement import Kind
 from pytest_dsql.local.dialect.libpg_query import ParseError, parse
@@ -14,7 +14,6 @@ from pytest_dsql.local.dialect.tree import decode, only
 Form: TypeAlias = Literal[
     "begin", "point_read", "read", "insert", "update", "delete", "ddl", "commit", "rollback", "other"
 ]
-FORMS: Final[tuple[Form, ...]] = get_args(Form)
 
 _WRITE: Final = re.compile(rb'"(Insert|Update|Delete)Stmt":')
 _WRITES: Final[dict[bytes, Form]] = {b"Insert": "insert", b"Update": "update", b"Delete": "delete"}

@@ -130,10 +130,18 @@ def _switch(name: str, value: str) -> bool:
     return value == "on"
 
 
+#: Of those settings that are no limits of DSQL's: what they mean.
+_OWN_TIMES: Final = {
+    "job_build_s": "seconds that an asynchronous job takes ({shown}; on DSQL 5 to 60 even for an empty table)",
+    "wake_s": "seconds for which a cluster that sleeps refuses connections after the first one ({shown})",
+}
+
+
 def _limit(name: str) -> Setting:
     value = getattr(DEFAULT, name)
     shown = value if isinstance(value, int) else f"{value:g}"
-    return Setting(f"DSQL's: {shown}", lambda options, text: _with_limit(options, name, text))
+    meaning = _OWN_TIMES.get(name, "DSQL's: {shown}").format(shown=shown)
+    return Setting(meaning, lambda options, text: _with_limit(options, name, text))
 
 
 def _with_limit(options: EngineOptions, name: str, value: str) -> EngineOptions:
