@@ -1,8 +1,9 @@
 -- What the gateway knows of the clients' tables, as one JSON text.
 
 CREATE FUNCTION pytest_dsql_engine_sandbox.described_tables() RETURNS json
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH relation AS (
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN (WITH relation AS (
     SELECT c.oid, nspname, relname, relkind FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace
     WHERE relkind IN ('r', 'v') AND pytest_dsql_engine_sandbox.is_clients(nspname)
   ), described AS (
@@ -46,7 +47,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       WHERE provolatile = 'v' AND NOT pytest_dsql_engine_sandbox.is_hidden(nspname)),
     'client_functions', (SELECT COALESCE(json_agg(DISTINCT proname), '[]')
       FROM pg_proc JOIN pg_namespace AS n ON n.oid = pronamespace
-      WHERE provolatile = 'v' AND pytest_dsql_engine_sandbox.is_clients(nspname)))
+      WHERE provolatile = 'v' AND pytest_dsql_engine_sandbox.is_clients(nspname))));
+END
 $$;
 REVOKE EXECUTE ON FUNCTION pytest_dsql_engine_sandbox.described_tables FROM PUBLIC;
 
