@@ -219,6 +219,7 @@ class Lender:
         if not loan.unsure:
             self._put(pooled)
             return
+        loan.wait()
         task = asyncio.get_running_loop().create_task(self._take_back_if_clean(loan, pooled))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -233,7 +234,7 @@ class Lender:
         loan.unsure = False
         if clean:
             self._put(pooled)
-            if loan.wanted:
+            if loan.looked_at():
                 self.lend(loan)
         else:
             loan.pinned = True

@@ -136,10 +136,14 @@ class Loan(asyncio.Transport):
             position += 1 + length
         return names
 
-    @property
-    def wanted(self) -> bool:
-        """Whether something waits for a connection."""
-        return bool(self._held)
+    def wait(self) -> None:
+        """Keep what goes to PostgreSQL, and have nothing lent: the lender still looks at the connection."""
+        self._asked = True
+
+    def looked_at(self) -> bool:
+        """Hear that the lender has put the connection away; tell whether something waits for it already."""
+        self._asked = bool(self._held)
+        return self._asked
 
     def release(self) -> bool:
         """Give the connection back because the session ends; tell whether that is possible."""
