@@ -8,8 +8,9 @@ control in Aurora DSQL"). No I/O.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, final
 
@@ -84,6 +85,20 @@ class Books:
         """Note that the COMMIT has succeeded."""
         self.failed(keys)
         self.record(keys)
+
+    @contextlib.contextmanager
+    def commit(self, keys: Keys) -> Iterator[list[bool]]:
+        """Note keys of a transaction around its COMMIT; the list gets whether it has succeeded.
+
+        Who went away meanwhile may have committed.
+        """
+        outcome: list[bool] = []
+        noted = Keys(set(keys.freed), set(keys.shared), set(keys.locked), set(keys.tables))
+        self.committing(noted)
+        try:
+            yield outcome
+        finally:
+            (self.failed if outcome == [False] else self.committed)(noted)
 
     def record(self, keys: Keys) -> None:
         """Note keys of a transaction that has committed."""

@@ -42,6 +42,7 @@ class Entry:
     texts: Texts | None  #: None: a statement that runs alike everywhere (SET, DDL)
     types: bytes  #: of its Parse message: the parameters' types
     bound: bytes  #: of its Bind message: what comes behind the names
+    catalog: bool = False  #: DDL
     captured: tuple[bytes, ...] | None = None  #: rows that must be written as they are
     copied: bytes | None = None  #: the data of COPY FROM STDIN
     locked: frozenset[str] = frozenset()  #: keys of the rows that it locked FOR UPDATE

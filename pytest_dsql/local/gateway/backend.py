@@ -30,7 +30,10 @@ _KEYS: Final = KEYS_NOTICE.encode()
 _FATAL: Final = (b"VFATAL\0", b"VPANIC\0")
 
 _LOOKED_AT: Final = frozenset(
-    {COMMAND_COMPLETE, EMPTY_QUERY, ERROR_RESPONSE, NOTICE_RESPONSE, PORTAL_SUSPENDED, READY_FOR_QUERY}
+    {
+        *(COMMAND_COMPLETE, EMPTY_QUERY, ERROR_RESPONSE, NOTICE_RESPONSE, PORTAL_SUSPENDED, READY_FOR_QUERY),
+        frames.PARSE_COMPLETE,
+    }
 )
 
 
@@ -165,6 +168,9 @@ class Backend(asyncio.Protocol):
             return (
                 b"" if _KEYS in payload and self._session.contender.told(payload) else disguise.replace_notice(payload)
             )
+        if kind == frames.PARSE_COMPLETE:
+            self._session.frontend.names.parsed()
+            return None
         # A completion: CommandComplete, EmptyQueryResponse or PortalSuspended.
         if group is None:
             return None

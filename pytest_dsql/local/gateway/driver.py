@@ -12,7 +12,7 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Final, final
 
-from pytest_dsql.local.adjudicator.contender import BEGINNING
+from pytest_dsql.local.adjudicator.commands import BEGINNING
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import disguise, frames
 from pytest_dsql.local.gateway.backend import OWN_ANSWERS, BackendLost
@@ -97,10 +97,9 @@ class Driver:
         """Run a group of the extended protocol from an Execute on, or from the message that is held, up to its Sync."""
         session = self._session
         frontend = session.frontend
-        settled = await session.backend.ask(SYNC_MESSAGE)
-        session.send(self._relayed(settled))
+        await self.settle()
         answer = b""
-        failed = settled.error is not None or session.skipping
+        failed = session.skipping
         session.skipping = False
         pending = run
         while True:
@@ -132,14 +131,23 @@ class Driver:
                 return
             if kind == frames.EXECUTE:
                 name = payload[:-4][:-1]
-                pending = Run.of_portal(name, frontend.portals.get(name), frames.message(kind, payload))
+                pending = Run.of_portal(name, frontend.names.portals.get(name), frames.message(kind, payload))
             elif kind in (frames.PARSE, frames.BIND, frames.DESCRIBE, frames.CLOSE):
-                message = frontend.note(kind, payload)
-                reply = await session.contender.prepare(kind, message, frontend.plan_of(kind, payload))
+                message = frontend.names.note(kind, payload)
+                reply = await session.contender.prepare(kind, message, frontend.names.plan_of(kind, payload))
                 answer = self._relayed(reply)
                 failed = reply.error is not None
+                frontend.names.answered()
         answer = await self._close_block(answer)
         session.send(answer + frames.ready(session.status))
+
+    async def settle(self) -> None:
+        """Have everything answered that was sent without a Sync."""
+        session = self._session
+        settled = await session.backend.ask(SYNC_MESSAGE)
+        session.send(self._relayed(settled))
+        session.frontend.names.answered()
+        session.skipping = session.skipping or settled.error is not None
 
     async def contest(self, group: Group) -> None:
         """Run a statement another way that has met a rival on the fast way."""
@@ -148,12 +156,16 @@ class Driver:
         if run is None or plan is None:
             reply = await session.contender.resend(group.sent)
             session.send(self._relayed(reply) + frames.ready(session.status))
+            session.frontend.names.answered()
             return
         if not run.by_query and not group.answering:
             # It was its Parse that failed.
             run.whole = group.sent
         reply = await session.contender.contest(run, plan, group.error)
         _, answer = await self._outcome(plan, reply, None, whole=bool(run.whole))
+        if run.whole and group.plan is not None and reply.error is None:
+            session.frontend.names.parsed()
+        session.frontend.names.answered()
         session.send(answer + frames.ready(session.status))
 
     async def refuse(self, refusal: Refusal) -> None:
@@ -363,8 +375,10 @@ class Driver:
             kept[-1] = frames.message(frames.COMMAND_COMPLETE, plan.tag + b"\0")
         return b"".join(_told(message, plan.offset) for message in kept)
 
-    @staticmethod
-    def _relayed(reply: Group) -> bytes:
+    def _relayed(self, reply: Group) -> bytes:
+        for message in reply.collected:
+            if message[0] == frames.PARSE_COMPLETE:
+                self._session.frontend.names.parsed()
         return b"".join(_told(message) for message in reply.collected)
 
 

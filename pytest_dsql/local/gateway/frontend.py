@@ -7,12 +7,13 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Final, final
 
-from pytest_dsql.local.adjudicator.contender import BEGINNING, BEGINNING_QUERY
+from pytest_dsql.local.adjudicator.commands import BEGINNING, BEGINNING_QUERY
 from pytest_dsql.local.gateway import disguise, frames
 from pytest_dsql.local.gateway.driver import NO_CALLS
 from pytest_dsql.local.gateway.frames import BIND, CLOSE, EXECUTE, HEADER, HEADER_SIZE, PARSE, QUERY, SYNC, SYNC_MESSAGE
-from pytest_dsql.local.gateway.group import FAILED, IDLE, Group, Portal, Prepared
+from pytest_dsql.local.gateway.group import FAILED, IDLE, Group
 from pytest_dsql.local.gateway.hooks import Disconnect, Fail
+from pytest_dsql.local.gateway.names import Names
 from pytest_dsql.local.gateway.run import Run, failing_parse
 from pytest_dsql.local.gateway.statements import Decision, Plan
 
@@ -51,8 +52,7 @@ class Frontend(asyncio.Protocol):
         "_session",
         "_waiter",
         "lost",
-        "portals",
-        "prepared",
+        "names",
         "transport",
         "unsynced",
     )
@@ -60,8 +60,7 @@ class Frontend(asyncio.Protocol):
     def __init__(self, session: Session) -> None:
         self.transport: asyncio.Transport
         self.lost = False
-        self.prepared: dict[bytes, Prepared] = {}  #: by the client's names
-        self.portals: dict[bytes, Portal] = {}
+        self.names = Names(self.decide)
         self.unsynced = False  #: something was sent that no Sync has ended
         self._session = session
         self._held = bytearray()  #: what waits: for its rest, for the statement before it, or for the driver
@@ -101,8 +100,8 @@ class Frontend(asyncio.Protocol):
 
     def go_on(self) -> None:
         """Look at what was held: the statement before it is answered."""
-        if self.portals and self._session.status == IDLE:
-            self.portals.clear()
+        if self.names.portals and self._session.status == IDLE:
+            self.names.portals.clear()
         if self._held and not self._session.over:
             data = bytes(self._held)
             self._held = bytearray()
@@ -138,7 +137,7 @@ class Frontend(asyncio.Protocol):
                 return
             if kind == BIND:
                 self.unsynced = True
-                self._note_bind(data[position + HEADER_SIZE : after])
+                self.names.bind(data[position + HEADER_SIZE : after])
             elif kind == EXECUTE:
                 self.unsynced = True
                 if after + HEADER_SIZE > end:
@@ -146,7 +145,7 @@ class Frontend(asyncio.Protocol):
                     self._needed = after - position + HEADER_SIZE
                     break
                 name = data[position + HEADER_SIZE : after - 5]
-                portal = self.portals.get(name)
+                portal = self.names.portals.get(name)
                 group = Group(None if portal is None else portal.prepared.plan)
                 group.run = run = Run.of_portal(name, portal, data[position:after])
                 if not data.startswith(SYNC_MESSAGE, after):
@@ -200,10 +199,10 @@ class Frontend(asyncio.Protocol):
                 if length >= LONG_MESSAGE and self._judge_elsewhere(data[position + HEADER_SIZE : after], 2):
                     break
                 self.unsynced = True
-                replacement = self._note_parse(data[position + HEADER_SIZE : after])
+                replacement = self.names.parse(data[position + HEADER_SIZE : after])
             elif kind == CLOSE:
                 self.unsynced = True
-                self._note_close(data[position + HEADER_SIZE : after])
+                self.names.close(data[position + HEADER_SIZE : after])
             elif kind == frames.FUNCTION_CALL:
                 group = Group()
                 pieces += (data[passed:position], _REFUSED_CALL)
@@ -298,63 +297,6 @@ class Frontend(asyncio.Protocol):
             session.loan.left(decision.leaves)
         return decision
 
-    def note(self, kind: int, payload: bytes) -> bytes:
-        """Note what a message of the extended protocol says about names; give the message to send."""
-        replacement = None
-        if kind == PARSE:
-            replacement = self._note_parse(payload)
-        elif kind == BIND:
-            self._note_bind(payload)
-        elif kind == CLOSE:
-            self._note_close(payload)
-        return frames.message(kind, payload) if replacement is None else replacement
-
-    def plan_of(self, kind: int, payload: bytes) -> Plan | None:
-        """The statement that a message of the extended protocol is about, once it was noted."""
-        prepared: Prepared | None = None
-        if kind == PARSE:
-            prepared = self.prepared.get(payload.partition(b"\0")[0])
-        elif kind == BIND:
-            portal = self.portals.get(payload.partition(b"\0")[0])
-            prepared = None if portal is None else portal.prepared
-        elif kind == frames.DESCRIBE:
-            name = payload[1:-1]
-            portal = self.portals.get(name)
-            described = None if portal is None else portal.prepared
-            prepared = self.prepared.get(name) if payload[:1] == b"S" else described
-        return None if prepared is None else prepared.plan
-
-    def _note_parse(self, payload: bytes) -> bytes | None:
-        found = frames.texts(payload, 2)
-        if found is None:
-            return None
-        (name, text), rest = found
-        decision = self.decide(text)
-        if not decision.single:
-            # PostgreSQL has its own answer to several statements in one Parse.
-            self.prepared.pop(name, None)
-            return None
-        plan = decision.plans[0]
-        self.prepared[name] = Prepared(plan, payload[rest:])
-        if not plan.changed:
-            return None
-        return frames.message(PARSE, name + b"\0" + plan.sent + b"\0" + payload[rest:])
-
-    def _note_bind(self, payload: bytes) -> None:
-        name_end = payload.find(0)
-        statement_end = payload.find(0, name_end + 1)
-        prepared = self.prepared.get(payload[name_end + 1 : statement_end])
-        if prepared is None or name_end < 0 or statement_end < 0:
-            self.portals.pop(payload[: max(name_end, 0)], None)
-        else:
-            self.portals[payload[:name_end]] = Portal(prepared, payload)
-
-    def _note_close(self, payload: bytes) -> None:
-        if payload[:1] == b"S":
-            self.prepared.pop(payload[1:-1], None)
-        else:
-            self.portals.pop(payload[1:-1], None)
-
     def _judge_elsewhere(self, payload: bytes, texts: int) -> bool:
         """Have a long text judged by a thread; tell whether its message has to wait for that."""
         if self._decision is not None:
@@ -383,7 +325,8 @@ class Frontend(asyncio.Protocol):
         if self._session.over:
             return
         self._decision = decision
-        self.go_on()
+        if self._session.group is None and not self._session.driver.working:
+            self.go_on()
 
     def take(self) -> tuple[int, bytes] | None:
         """The next message, for the driver: its kind and its payload; None when it hasn't come yet."""

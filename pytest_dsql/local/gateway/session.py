@@ -7,7 +7,7 @@ is held in the frontend while the driver, a task of its own, runs it piece by pi
 
 At any time at most one group is unanswered (`group`), so whoever decides about a statement knows what became of the one
 before it. Whenever `idle` is true PostgreSQL's connection may go to another session, and come back as another one
-(`lending`): nothing of the session lives in PostgreSQL then but the prepared statements that `frontend.prepared` names.
+(`lending`): nothing of the session lives in PostgreSQL then but the prepared statements that `frontend.names` has.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Session:
         """Give the Parse messages that make the client's prepared statements, by their names."""
         return {
             name: frames.message(frames.PARSE, name + b"\0" + prepared.plan.sent + b"\0" + prepared.rest)
-            for name, prepared in self.frontend.prepared.items()
+            for name, prepared in self.frontend.names.prepared.items()
         }
 
     @property
@@ -167,6 +167,7 @@ class Session:
         if group.contested:
             self.driver.start(self.driver.contest(group))
             return
+        self.frontend.names.answered()
         if group.refusal is not None:
             self.driver.start(self.driver.refuse(group.refusal))
             return

@@ -1,0 +1,109 @@
+"""Statements that are their own transactions, and DDL: they go before whoever is in their way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from pytest_dsql.local.adjudicator.adjudicator import Adjudicator
+from pytest_dsql.local.adjudicator.books import Keys
+from pytest_dsql.local.adjudicator.commands import BEGIN_PATIENTLY, COMMIT, CONFLICT, PATIENCE, ROLLBACK
+from pytest_dsql.local.adjudicator.sandbox.plans import Plan as Texts
+from pytest_dsql.local.adjudicator.work import IN_THE_WAY, State
+from pytest_dsql.local.gateway import disguise, frames
+from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
+from pytest_dsql.local.gateway.group import Group
+from pytest_dsql.local.gateway.run import Run
+from pytest_dsql.local.gateway.statements import Plan
+
+if TYPE_CHECKING:
+    from pytest_dsql.local.gateway.session import Session
+
+#: How often a statement without a transaction is tried on a fresh snapshot.
+_TRIES: Final = 5
+
+
+@final
+class Alone:
+    """One session's statements without a transaction, and its DDL."""
+
+    __slots__ = ("_adjudicator", "_session", "keys")
+
+    def __init__(self, session: Session, adjudicator: Adjudicator) -> None:
+        self.keys = Keys()  #: what the statement that is running has told
+        self._session = session
+        self._adjudicator = adjudicator
+
+    def succeeded(self) -> None:
+        """Note that it has succeeded, and with that committed."""
+        if self.keys:
+            self._adjudicator.books.record(self.keys)
+            self.keys.clear()
+
+    def failed(self) -> None:
+        """Note that it has failed: it has done nothing."""
+        self.keys.clear()
+
+    async def run(self, run: Run, plan: Plan, texts: Texts) -> Group:
+        """Run a statement that is its own transaction."""
+        reply = await self._execute(run, plan, texts)
+        if reply.error is not None and reply.error.get("C") in IN_THE_WAY:
+            return await self.before_rivals(run, plan, texts)
+        if reply.error is None:
+            self.succeeded()
+        else:
+            self.failed()
+        return reply
+
+    async def _execute(self, run: Run, plan: Plan, texts: Texts) -> Group:
+        self.keys.clear()
+        reply = await self._session.contender.execute(run, plan, texts.physical)
+        self.keys.locked |= reply.locked
+        self.keys.shared |= reply.shared
+        return reply
+
+    async def before_rivals(self, run: Run, plan: Plan, texts: Texts) -> Group:
+        """Run a statement that is its own transaction, parking whoever is in its way."""
+        backend = self._session.backend
+        async with self._adjudicator.lane:
+            for _ in range(_TRIES):
+                await backend.ask(BEGIN_PATIENTLY)
+                run.again()
+                reply = await self._execute(run, plan, texts)
+                if reply.error is not None:
+                    await backend.ask(ROLLBACK)
+                    if reply.error.get("C") in IN_THE_WAY:
+                        continue
+                    self.keys.clear()
+                    return reply
+                with self._adjudicator.books.commit(self.keys) as outcome:
+                    ended = await backend.ask(COMMIT)
+                    outcome.append(ended.error is None)
+                self.keys.clear()
+                return reply if ended.error is None else ended
+        reply = Group()
+        reply.error = frames.fields(disguise.error(CONFLICT)[frames.HEADER_SIZE :])
+        reply.collected = [disguise.error(CONFLICT)]
+        return reply
+
+    async def change_catalog(self, run: Run, plan: Plan) -> Group:
+        """Run DDL: whoever has the table open gives it up."""
+        backend = self._session.backend
+        contender = self._session.contender
+        work = contender.work
+        if work is None:
+            # It may not wait for long, and its lock timeout is its transaction's.
+            await backend.ask(BEGIN_PATIENTLY)
+            reply = await contender.moves.patiently(backend.ask(run.messages(plan)))
+            ended = await backend.ask(COMMIT if reply.error is None else ROLLBACK)
+            return reply if ended.error is None else ended
+        if work.state is not State.PHYSICAL:
+            await contender.moves.enter(work)
+        await backend.ask(PATIENCE + SYNC_MESSAGE)
+        state, work.state = work.state, State.SANDBOX
+        try:
+            reply = await contender.moves.patiently(backend.ask(run.messages(plan)))
+        finally:
+            work.state = state
+        if reply.error is None:
+            contender.log(work, run, plan, None, reply.tag)
+        return reply

@@ -1,0 +1,35 @@
+"""What the adjudicator sends to PostgreSQL in a client's session, besides the client's own statements."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pytest_dsql.local.adjudicator.sandbox.names import ENTER as _ENTER_SQL
+from pytest_dsql.local.adjudicator.work import own_command
+from pytest_dsql.local.dialect.judgement import Refusal
+from pytest_dsql.local.gateway import frames
+from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
+
+#: AWS user guide, "Concurrency control in Aurora DSQL"; the text as seen on clusters in September 2026.
+CONFLICT: Final = Refusal("40001", "change conflicts with another transaction (OC000)")
+
+SAVEPOINT: Final = "pytest_dsql_engine"
+#: What follows a client's BEGIN: DSQL takes the snapshot there, PostgreSQL with the first query.
+BEGINNING: Final = own_command("SELECT") + own_command(f"SAVEPOINT {SAVEPOINT}")
+BEGINNING_QUERY: Final = f"\n;SELECT;SAVEPOINT {SAVEPOINT}".encode()
+
+BEGIN: Final = own_command("BEGIN") + BEGINNING + SYNC_MESSAGE
+BEGIN_PATIENTLY: Final = own_command("BEGIN") + own_command("SET LOCAL lock_timeout = '10s'") + SYNC_MESSAGE
+PATIENCE: Final = own_command("SET LOCAL lock_timeout = '10s'")
+COMMIT: Final = own_command("COMMIT") + SYNC_MESSAGE
+ROLLBACK: Final = own_command("ROLLBACK") + SYNC_MESSAGE
+BACK: Final = own_command(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
+ENTER: Final = own_command(_ENTER_SQL)
+LEAVE: Final = own_command(
+    "SELECT pg_catalog.set_config_by_name('search_path', pg_catalog.current_setting('search_path'), true)"
+)
+#: Rows that the transaction has written, cascades included: counted for DSQL's limit.
+WRITTEN: Final = own_command("SELECT pytest_dsql_engine_limits.written() >> 36")
+#: What PostgreSQL answers to messages of the extended protocol.
+ANSWERS: Final = {frames.PARSE: b"1", frames.BIND: b"2", frames.DESCRIBE: b"tTn", frames.CLOSE: b"3"}
+SCHEMAS: Final = own_command("SELECT pg_catalog.array_to_json(pg_catalog.current_schemas(false))") + SYNC_MESSAGE
