@@ -25,12 +25,6 @@ def contested(connect: Connect, make: Make) -> Iterator[psycopg.Connection[Any]]
         rival.rollback()
 
 
-@pytest.mark.parametrize("column", ["ctid", "xmin", "tableoid"])
-def test_it_has_no_system_columns(contested: psycopg.Connection[Any], column: str) -> None:
-    with pytest.raises(psycopg.errors.UndefinedColumn):
-        contested.execute(f"SELECT {column} FROM t")
-
-
 def test_its_plans_and_its_search_path_show_the_engine_s_own(contested: psycopg.Connection[Any]) -> None:
     plan = contested.execute("EXPLAIN (VERBOSE, COSTS OFF) SELECT v FROM t").fetchall()
     assert "pytest_dsql_engine" in str(plan)
