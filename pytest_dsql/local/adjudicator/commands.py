@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from pytest_dsql.local.adjudicator.sandbox.names import ENTER as _ENTER_SQL
@@ -33,3 +34,6 @@ WRITTEN: Final = own_command("SELECT pytest_dsql_engine_limits.written() >> 36")
 #: What PostgreSQL answers to messages of the extended protocol.
 ANSWERS: Final = {frames.PARSE: b"1", frames.BIND: b"2", frames.DESCRIBE: b"tTn", frames.CLOSE: b"3"}
 SCHEMAS: Final = own_command("SELECT pg_catalog.array_to_json(pg_catalog.current_schemas(false))") + SYNC_MESSAGE
+
+#: A query that may set the path. Seen anywhere in a text it counts: too often does no harm.
+SETS: Final = re.compile("set_config", re.IGNORECASE)

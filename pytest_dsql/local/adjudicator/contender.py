@@ -19,6 +19,7 @@ from pytest_dsql.local.adjudicator.commands import (
     LEAVE,
     ROLLBACK,
     SCHEMAS,
+    SETS,
 )
 from pytest_dsql.local.adjudicator.moves import Moves
 from pytest_dsql.local.adjudicator.sandbox.errors import seen_by_client
@@ -184,6 +185,16 @@ class Contender:
 
     async def run(self, run: Run, plan: Plan) -> Group:
         """Run one statement; the answer is the client's, and nothing of it has been sent."""
+        reply = await self._run(run, plan)
+        work = self.work
+        statement = plan.statement
+        sets = statement.kind == "set" or SETS.search(statement.sql)
+        if sets and work is not None and work.state is State.SANDBOX and reply.error is None:
+            # The path may be another one now, and has to lead through the sandbox's tables again.
+            await self._session.backend.ask(ENTER + SYNC_MESSAGE)
+        return reply
+
+    async def _run(self, run: Run, plan: Plan) -> Group:
         session = self._session
         kind = plan.statement.kind
         work = self.work

@@ -183,6 +183,9 @@ def _show(statement: Statement, _: Source) -> Rewritten | None:
 
 
 def _set(statement: Statement, source: Source) -> Rewritten | None:
+    if statement.body["kind"] == "VAR_RESET_ALL":
+        # What the engine keeps in settings is none of the client's.
+        return Rewritten("CALL pytest_dsql_engine_limits.reset_all()", "RESET")
     name = str(statement.body.get("name", "")).lower()
     if name != "disable_sync_create_index":
         return None

@@ -68,6 +68,20 @@ BEGIN
 END
 $$;
 
+-- RESET ALL, without what is counted.
+CREATE PROCEDURE pytest_dsql_engine_limits.reset_all() LANGUAGE plpgsql AS $$
+DECLARE
+  written text := pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.written', true);
+  oversized text := pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.oversized', true);
+BEGIN
+  RESET ALL;
+  IF written <> '' THEN
+    PERFORM pg_catalog.set_config_by_name('pytest_dsql_engine.written', written, true);
+    PERFORM pg_catalog.set_config_by_name('pytest_dsql_engine.oversized', oversized, true);
+  END IF;
+END
+$$;
+
 -- A transaction that is too large fails at its COMMIT: a row of this table, written once, has a trigger that waits for it.
 
 CREATE UNLOGGED TABLE pytest_dsql_engine_limits.oversized ();

@@ -57,6 +57,7 @@ REWRITTEN = {
     "CREATE DOMAIN d AS numeric CHECK (VALUE > 0)": ("CREATE DOMAIN d AS numeric(18,6) CHECK (VALUE > 0)", None),
     "SHOW server_version": ("SELECT pg_catalog.current_setting('server_version') AS server_version", "SHOW"),
     "SET LOCAL Disable_Sync_Create_Index TO off": ("SET LOCAL dsql.Disable_Sync_Create_Index TO off", None),
+    "RESET ALL": ("CALL pytest_dsql_engine_limits.reset_all()", "RESET"),
     "RESET disable_sync_create_index": ("RESET dsql.disable_sync_create_index", None),
     "aws IAM -- who\n grant \"R 1\" to 'arn:aws:iam::1:role/x'": (
         "CALL pytest_dsql_engine.map_iam_role('R 1', 'arn:aws:iam::1:role/x')",

@@ -167,3 +167,36 @@ def test_values_and_keys_are_looked_at_in_the_sandbox_too(ours: Connection, riva
             ours.execute(sql.encode(), (os.urandom(600_000).hex(),) if "%s" in sql else None)
         for connection in (ours, rival):
             connection.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "RESET ALL",
+        "SET search_path = public",
+        "RESET search_path",
+        "SET LOCAL search_path = public, pg_catalog",
+        "SELECT set_config('search_path', 'public', false)",
+    ],
+)
+def test_no_setting_leads_out_of_the_sandbox(ours: Connection, rival: Connection, setting: str) -> None:
+    contest(ours, rival)
+    insert(ours, 1, 2000)
+    ours.execute(setting.encode())
+    assert ours.execute("SELECT v FROM c WHERE k = 1").fetchall() == [(1,)]
+    insert(ours, 2001, 2999)
+    crosses(ours, "INSERT INTO m VALUES (3000, 0)")
+
+
+@pytest.mark.parametrize("setting", ["RESET ALL", "SET search_path = public"])
+def test_no_setting_leads_out_of_the_sandbox_of_an_evicted_transaction(
+    ours: Connection, rival: Connection, setting: str
+) -> None:
+    ours.execute("BEGIN")
+    ours.execute("UPDATE c SET v = 1 WHERE k = 1")
+    ours.execute(setting.encode())
+    insert(ours, 1, 2000)
+    rival.execute("UPDATE c SET v = 2 WHERE k = 1")
+    assert ours.execute("SELECT v FROM c WHERE k = 1").fetchall() == [(1,)]
+    insert(ours, 2001, 2999)
+    crosses(ours, "INSERT INTO m VALUES (3000, 0)")

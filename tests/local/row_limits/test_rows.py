@@ -196,6 +196,15 @@ def test_a_table_in_another_schema_is_counted(connection: Connection) -> None:
         connection.execute("DROP SCHEMA other CASCADE")
 
 
+def test_what_is_counted_survives_a_reset_of_all_settings(numbers: Connection) -> None:
+    numbers.execute("SET TimeZone = 'Asia/Seoul'")
+    numbers.execute("BEGIN")
+    numbers.execute("INSERT INTO b SELECT g, g FROM generate_series(1, 3000) g")
+    assert numbers.execute("RESET ALL").statusmessage == "RESET"
+    assert numbers.execute("SHOW TimeZone").fetchall() == [("UTC",)]
+    crosses(numbers, "INSERT INTO b VALUES (0, 0)")
+
+
 def test_whoever_writes_is_counted(numbers: Connection) -> None:
     numbers.execute("CREATE ROLE rows_writer")
     try:
