@@ -23,6 +23,9 @@ class Capture:
 def captures(form: Form, catalog: Catalog, table: Table) -> bool:
     """Whether the rows of a statement have to be captured: where it could mean other rows or values the next time."""
     if form.command == "InsertStmt":
+        if table.insert_only and "returningClause" not in form.body:
+            # Who can't read the rows can't have them answered, and hasn't seen what might be another value next time.
+            return False
         given = {column["ResTarget"]["name"] for column in form.body.get("cols", ())}
         if not given:
             given = set(table.columns[: _width(form)])

@@ -63,6 +63,7 @@ class Table:
     volatile: frozenset[str]  #: columns whose default differs each time it is asked for, identity columns too
     keys: tuple[Key, ...]
     extra_unique: bool  #: it has unique indexes that are partial or on expressions
+    insert_only: bool  #: some role may insert into it, and not read it
     references: tuple[ForeignKey, ...]  #: its own foreign keys
     referenced: tuple[ForeignKey, ...]  #: the foreign keys that point to it
 
@@ -140,6 +141,7 @@ def _table(entry: dict[str, Any], foreign: Sequence[ForeignKey], volatile: froze
         ),
         keys=tuple(Key(**{**key, "columns": tuple(key["columns"])}) for key in entry["keys"]),
         extra_unique=entry["extra_unique"],
+        insert_only=entry["insert_only"],
         references=tuple(key for key in foreign if key.table == entry["oid"]),
         referenced=tuple(key for key in foreign if key.parent == entry["oid"]),
     )

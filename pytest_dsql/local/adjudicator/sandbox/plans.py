@@ -56,14 +56,13 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
 
     writes = found(form.writes)
     physical, sandbox, again = Text(), Text(), None
-    try:
-        source = Source(form.sql)
-    except ParseError:
-        source = None
     if form.command == "ConstraintsSetStmt":
         sandbox = Text(_set_constraints(form), rows=False, tag="SET CONSTRAINTS")
-    elif source is not None and form.places:
-        physical, sandbox, again = _texts(form, catalog, schemas, source)
+    elif form.places:
+        target = _target(form, catalog, schemas)
+        again = capture(form, target) if target is not None and captures(form, catalog, target) else None
+        if again is not None or _is_edited(form, target):
+            physical, sandbox = _texts(form, catalog, schemas, target, captured=again is not None)
     return Plan(
         form=form,
         reads=found(form.reads),
@@ -76,29 +75,46 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
     )
 
 
-def _texts(form: Form, catalog: Catalog, schemas: Sequence[str], source: Source) -> tuple[Text, Text, Capture | None]:
-    target = _target(form, catalog, schemas)
+def _is_edited(form: Form, target: Table | None) -> bool:
+    """Whether a statement can need another text than the client's: most don't, and finding their tokens takes time."""
+    return bool(
+        form.columns
+        or form.locks
+        or form.groups
+        or form.upserts
+        or any(place.schema is not None for place in form.places)
+        or (target is not None and (target.generated or target.identities))
+    )
+
+
+def _texts(
+    form: Form, catalog: Catalog, schemas: Sequence[str], target: Table | None, *, captured: bool
+) -> tuple[Text, Text]:
+    """The texts for the tables and for the sandbox."""
+    try:
+        source = Source(form.sql)
+    except ParseError:
+        return Text(), Text()
     if target is not None and assigns_generated(form, target):
-        return Text(), Text(f"EXPLAIN {source.piece(0, source.end, [_own(form, target, source)])}"), None
-    edits = [*_redirected(form, catalog, source), *_unlocked(form, source), *grouped(form, catalog, schemas, source)]
-    again = capture(form, target) if target is not None and captures(form, catalog, target) else None
+        return Text(), Text(f"EXPLAIN {source.piece(0, source.end, [_own(form, target, source)])}")
     if _gives_up(form, target):
-        return Text(), Text("SELECT pytest_dsql_engine_sandbox.give_up()"), None
-    sandbox = upsert(form, target, source, edits, captured=again is not None) if target is not None else None
-    physical = None
-    if again is not None and target is not None:
-        last = _captured(form, source)
-        physical = Text(source.piece(0, source.end, [last]), "captured", "returningClause" in form.body)
-        if sandbox is None:
-            sandbox = source.piece(0, source.end, [*edits, last]), False
-    elif form.locks:
-        physical_sql = locked(form, catalog, schemas, source)
-        physical = Text(physical_sql, "keys") if physical_sql else Text(_patient(source))
-    if sandbox is None:
-        return physical or Text(), Text(source.piece(0, source.end, edits) if edits else None), None
-    sql, insert = sandbox
+        return Text(), Text("SELECT pytest_dsql_engine_sandbox.give_up()")
+    edits = [*_redirected(form, catalog, source), *_unlocked(form, source), *grouped(form, catalog, schemas, source)]
     rows = "returningClause" in form.body
-    return physical or Text(), Text(sql, "captured" if again else "client", rows, insert), again
+    upserted = upsert(form, target, source, edits, captured=captured) if target is not None else None
+    if captured:
+        last = _captured(form, source)
+        physical = Text(source.piece(0, source.end, [last]), "captured", rows)
+        sql, insert = upserted or (source.piece(0, source.end, [*edits, last]), False)
+        return physical, Text(sql, "captured", rows, insert)
+    physical = Text()
+    if form.locks:
+        marking = locked(form, catalog, schemas, source)
+        physical = Text(marking, "keys") if marking else Text(_patient(source))
+    if upserted is not None:
+        sql, insert = upserted
+        return physical, Text(sql, rows=rows, insert=insert)
+    return physical, Text(source.piece(0, source.end, edits) if edits else None)
 
 
 def _set_constraints(form: Form) -> str:

@@ -35,7 +35,9 @@ BEGIN
         'oid', r.oid::bigint, 'schema', nspname, 'name', relname, 'view', relkind = 'v', 'columns', COALESCE(columns, '[]'),
         'generated', COALESCE(generated, '[]'), 'identities', COALESCE(identities, '[]'), 'always', COALESCE(always, '[]'),
         'ungroupable', COALESCE(ungroupable, '[]'),
-        'defaults', COALESCE(defaults, '{}'), 'keys', COALESCE(keys, '[]'), 'extra_unique', COALESCE(extra, false))), '[]')
+        'defaults', COALESCE(defaults, '{}'), 'keys', COALESCE(keys, '[]'), 'extra_unique', COALESCE(extra, false),
+        'insert_only', relkind = 'r' AND EXISTS (SELECT FROM pg_roles AS p WHERE NOT rolsuper AND NOT starts_with(rolname::text, 'pg_')
+          AND has_any_column_privilege(p.oid, r.oid, 'INSERT') AND NOT has_table_privilege(p.oid, r.oid, 'SELECT')))), '[]')
       FROM relation AS r LEFT JOIN described ON attrelid = r.oid LEFT JOIN keyed ON indrelid = r.oid),
     'foreign_keys', (SELECT COALESCE(json_agg(json_build_object(
         'oid', oid::bigint, 'name', conname, 'table', conrelid::bigint, 'parent', confrelid::bigint,

@@ -62,7 +62,9 @@ class Server:
         ).fetchall()
         for (schema,) in schemas:
             self.superuser.execute(f'DROP SCHEMA "{schema}" CASCADE')
-        self.superuser.execute("CREATE SCHEMA public; ALTER SCHEMA public OWNER TO admin")
+        self.superuser.execute(
+            "CREATE SCHEMA public; ALTER SCHEMA public OWNER TO admin; GRANT USAGE ON SCHEMA public TO PUBLIC"
+        )
         return self
 
     def __exit__(self, *_: object) -> None:

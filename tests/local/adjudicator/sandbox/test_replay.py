@@ -111,6 +111,20 @@ def test_what_is_the_same_each_time_is_not_captured(tables: Server, sql: str) ->
     assert tables.plan(sql).capture is None
 
 
+def test_who_may_only_insert_is_asked_for_nothing_more(tables: Server) -> None:
+    tables.superuser.execute(
+        "DO $$ BEGIN IF to_regrole('writer') IS NULL THEN CREATE ROLE writer LOGIN; END IF; END $$"
+    )
+    tables.admin.execute("GRANT INSERT ON job TO writer")
+    tables.cached = None
+    sql = "INSERT INTO job (v) VALUES ('x')"
+    assert tables.plan(sql).capture is None
+    assert tables.plan(sql + " RETURNING id").capture is not None
+    with tables.connect("writer") as writer:
+        text = tables.plan(sql).physical.sql or sql
+        assert writer.execute(text.encode()).statusmessage == "INSERT 0 1"
+
+
 def told(server: Server, sql: str) -> list[dict[str, object]]:
     notices: list[dict[str, object]] = []
 
