@@ -27,9 +27,16 @@ def hidden(statement: Statement) -> list[tuple[int, int, bytes]]:
     edits = []
     starts: dict[int, Token] = {}
     for name, body in walk(statement):
-        if name == "ColumnRef" and _SYSTEM_COLUMNS.intersection(strings(body["fields"])):
-            return []
-        if name == "RangeVar" and body.get("relname") in _CATALOGS:
+        if name == "ColumnRef":
+            fields = strings(body["fields"])
+            if _SYSTEM_COLUMNS.intersection(fields):
+                return []
+            if len(body["fields"]) == 3 and fields[0] == "pg_catalog" and fields[1] in _CATALOGS:
+                # The table's name with its schema, as SQLAlchemy writes it: now the view's.
+                starts = starts or {token.start: token for token in statement.scan()}
+                if (token := starts.get(body.get("location", 0))) is not None:
+                    edits.append((token.start, token.end, _SCHEMA))
+        elif name == "RangeVar" and body.get("relname") in _CATALOGS:
             starts = starts or {token.start: token for token in statement.scan()}
             token = starts.get(body.get("location", 0))
             if token is not None and body.get("schemaname", "pg_catalog") == "pg_catalog":

@@ -96,3 +96,16 @@ def test_psql_shows_nothing(tables: Server, cluster: Cluster) -> None:
     assert len(queries) >= len(commands)
     for query in queries:
         assert [row for row in ask(tables, query) if "pytest_dsql" in str(row)] == [], query
+
+
+def test_columns_are_found_by_the_catalogs_full_name(tables: Server) -> None:
+    sql = (  # as SQLAlchemy asks whether there is a table
+        "SELECT pg_catalog.pg_class.relname FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace"
+        " ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace"
+        " WHERE pg_catalog.pg_class.relname = 't'"
+    )
+    assert ask(tables, sql) == [("t",)]
+    assert (
+        len(ask(tables, "SELECT \"pg_catalog\".pg_class.* FROM pg_class WHERE pg_catalog.pg_class.oid = 't'::regclass"))
+        == 1
+    )
