@@ -208,7 +208,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         return
     if hasattr(config, "workerinput"):
         config.workeroutput["dsql_asked"] = config.stash[_ASKED]  # type: ignore[attr-defined] # xdist's attribute
-        config.workeroutput["dsql_unfit"] = config.stash.get(_UNFIT, None)  # type: ignore[attr-defined]
+        config.workeroutput["dsql_unfit"] = config.stash.get(_UNFIT, None)  # type: ignore[attr-defined] # likewise
         return
     if _UNFIT in config.stash:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR

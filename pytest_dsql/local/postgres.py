@@ -138,7 +138,7 @@ def run_program(
             account.command(arguments),
             stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=stdout,  # type: ignore[arg-type]  # subprocess's own type for "a file" is not exported
-            stderr=stderr,  # type: ignore[arg-type]
+            stderr=stderr,  # type: ignore[arg-type]  # likewise
             env=_environment(),
             cwd="/",
             **account.options,
