@@ -103,6 +103,8 @@ class Workspace:
                 rival = next((p for c in columns if (p := self._holder(table, c, row[c])) is not None), None)
                 if rival is not None:
                     if conflict.update is None:
+                        # It writes nothing; whether it takes part in conflicts as an INSERT does is not on record.
+                        self.touch_row(table, rival, Mode.NONE, Mode.STRONG)
                         continue
                     if rival in overwritten or rival in done:
                         raise StatementFailed("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time")
@@ -114,7 +116,14 @@ class Workspace:
                     self._refer(table, [(old, new)])
                     overwritten.add(rival)
                     continue
-            done.append(self._add(table, row))
+            try:
+                done.append(self._add(table, row))
+            except StatementFailed as failed:
+                if conflict is None or len(statement.rows) == 1:
+                    raise
+                # Which of several rows is met first is PostgreSQL's own affair.
+                both = [self._duplicate(table, column) for column in table.unique_columns]
+                raise StatementFailed(failed.sqlstate, *both) from None
         self._refer(table, [(None, self.tables[table.name][place]) for place in done])
         affected = sorted([*done, *overwritten])
         return self._written(table, f"INSERT 0 {len(affected)}", affected, wanted=statement.returning)
@@ -214,9 +223,12 @@ class Workspace:
             if self._holder(table, column, row[column]) not in (None, place):
                 raise StatementFailed(
                     "23505",
-                    f'duplicate key value violates unique constraint "{table.constraint(column)}"',
+                    self._duplicate(table, column),
                     detail=f"Key ({column})=({row[column]}) already exists.",
                 )
+
+    def _duplicate(self, table: Table, column: str) -> str:
+        return f'duplicate key value violates unique constraint "{table.constraint(column)}"'
 
     def _add(self, table: Table, row: Row) -> int:
         self._check_row(table, row)
