@@ -82,8 +82,10 @@ class Workspace:
         if statement.lock is not None:
             self.wrote = True
             mode = Mode.STRONG if statement.lock == "UPDATE" else Mode.KEY_SHARE
+            # What the key of a row without one is, is open.
+            certain = Mode.NONE if mode is Mode.KEY_SHARE and table.key is None else mode
             for place in found:
-                self.touch_row(table, place, mode)
+                self.touch_row(table, place, certain, mode)
         rows = sorted((values(table, self.tables[table.name][place]) for place in found), key=_nulls_last)
         return Result(f"SELECT {len(rows)}", tuple(rows), ordered=True)
 
