@@ -10,10 +10,18 @@ from tests.local.adjudicator.served import Served
 
 #: The whole of it: 10,000 interleavings, some ten minutes. `DSQL_INTERLEAVINGS=10000 pytest tests/local/adjudicator`.
 EXAMPLES: Final = int(os.environ.get("DSQL_INTERLEAVINGS", "200"))
+#: Whether a script that fails is made short, which takes minutes.
+SHRINK: Final = os.environ.get("DSQL_SHRINK") == "1"
 
 #: Nobody waits: an answer takes milliseconds. Far more than that is allowed here, for machines that are busy.
 SLOWEST_S: Final = 2.0
 
 
 def test_one_session_is_answered_as_by_postgresql(served: Served) -> None:
-    run_interleavings(served, EXAMPLES // 4, fewest=1, most=1)
+    run_interleavings(served, EXAMPLES // 4, fewest=1, most=1, shrink=SHRINK)
+
+
+def test_several_sessions_are_answered_as_by_dsql(served: Served) -> None:
+    slowest_s = run_interleavings(served, EXAMPLES, shrink=SHRINK)
+    print(f"\n{EXAMPLES} interleavings, slowest answer {slowest_s * 1000:.0f} ms")
+    assert slowest_s < SLOWEST_S
