@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, final
 
@@ -17,8 +18,17 @@ if TYPE_CHECKING:
     from pytest_dsql.local.adjudicator.contender import Contender
     from pytest_dsql.local.cluster import Cluster
 
+#: Helpers that were in use are tried to be renewed this often. Seconds.
+_STALE_S: Final = 1.0
 #: Statements whose texts are remembered.
 _REMEMBERED: Final = 4_096
+
+
+#: A file that is being extended is nobody's for long.
+_BLOCKERS: Final = (
+    "SELECT pg_catalog.unnest(pg_catalog.pg_blocking_pids({pid})) WHERE EXISTS ("
+    "SELECT FROM pg_catalog.pg_locks WHERE pid = {pid} AND NOT granted AND locktype <> 'extend')"
+)
 
 
 @final
@@ -32,6 +42,7 @@ class Adjudicator:
         self._cluster = cluster
         self._catalog: Catalog | None = None
         self._read = -1  #: the catalog's version that was read
+        self._read_at = 0.0
         self._texts: OrderedDict[tuple[str, tuple[str, ...]], Texts] = OrderedDict()
         self._asking = asyncio.Lock()
         self._connection: SuperuserConnection | None = None
@@ -73,14 +84,16 @@ class Adjudicator:
 
     async def prepare(self) -> None:
         """Bring the sandbox's helpers up to date. A helper that is in use is renewed the next time."""
-        if self._catalog is None or self._catalog.stale or self._read != self._cluster.catalog_version:
-            await self._read_catalog()
+        stale = self._catalog is not None and self._catalog.stale and time.monotonic() - self._read_at > _STALE_S
+        if self._catalog is None or stale or self._read != self._cluster.catalog_version:
+            await self._read_catalog(again=stale)
 
-    async def _read_catalog(self) -> None:
+    async def _read_catalog(self, *, again: bool = False) -> None:
         async with self._asking:
             version = self._cluster.catalog_version
-            if self._read == version and self._catalog is not None and not self._catalog.stale:
+            if self._read == version and self._catalog is not None and not again:
                 return
+            self._read_at = time.monotonic()
             connection = await self._connected()
             ((text,),) = await connection.query(CATALOG_QUERY)
             self._catalog = Catalog.read(text)
@@ -91,7 +104,7 @@ class Adjudicator:
         """The sessions whose locks a backend waits for."""
         async with self._asking:
             connection = await self._connected()
-            rows = await connection.query(f"SELECT pg_catalog.unnest(pg_catalog.pg_blocking_pids({pid}))")
+            rows = await connection.query(_BLOCKERS.format(pid=pid))
         return [self.contenders[int(found)] for (found,) in rows if int(found) in self.contenders]
 
     async def _connected(self) -> SuperuserConnection:

@@ -20,8 +20,8 @@ BEGINNING: Final = own_command("SELECT") + own_command(f"SAVEPOINT {SAVEPOINT}")
 BEGINNING_QUERY: Final = f"\n;SELECT;SAVEPOINT {SAVEPOINT}".encode()
 
 BEGIN: Final = own_command("BEGIN") + BEGINNING + SYNC_MESSAGE
-BEGIN_PATIENTLY: Final = own_command("BEGIN") + own_command("SET LOCAL lock_timeout = '10s'") + SYNC_MESSAGE
-PATIENCE: Final = own_command("SET LOCAL lock_timeout = '10s'")
+BEGIN_PATIENTLY: Final = own_command("BEGIN") + own_command("SET LOCAL lock_timeout = '1500ms'") + SYNC_MESSAGE
+PATIENCE: Final = own_command("SET LOCAL lock_timeout = '1500ms'")
 COMMIT: Final = own_command("COMMIT") + SYNC_MESSAGE
 ROLLBACK: Final = own_command("ROLLBACK") + SYNC_MESSAGE
 BACK: Final = own_command(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")

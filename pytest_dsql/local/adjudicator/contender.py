@@ -293,6 +293,11 @@ class Contender:
                 return await self._lose()
             return await self._commit_now(work, messages), None
 
+    async def make_way(self) -> None:
+        """Park if a rival has asked for it."""
+        if self.work is not None and self.work.park_wanted:
+            await self.park()
+
     async def park(self) -> None:
         """Give up everything that a rival may wait for; the log keeps what was done."""
         work = self.work
@@ -349,7 +354,14 @@ class Contender:
             session.driver.start(self.park())
             return
         work.park_wanted = True
-        if hurry and session.group is not None and not _commits(session.group):
+        group = session.group
+        kind = None if group is None or group.plan is None else group.plan.statement.kind
+        if group is None:
+            # Its driver may be waiting for its client.
+            session.frontend.wake()
+        elif (
+            hurry and group.asked is None and group.plan is not None and group.plan.statement.kind in ("dml", "select")
+        ):
             cancel(session.cluster.socket_path, session.key)
 
     async def _lose(self) -> tuple[None, Refusal]:
@@ -417,7 +429,3 @@ def _rows(texts: Texts | None, tag: bytes | None) -> int | None:
 
 def _sql(plan: Plan) -> str:
     return plan.sent.decode("utf-8", "surrogateescape").rstrip(" \t\r\n;")
-
-
-def _commits(group: Group) -> bool:
-    return group.plan is not None and group.plan.statement.kind == "commit"

@@ -68,7 +68,9 @@ class Moves:
         await self._adjudicator.prepare()
         work.state = State.SANDBOX
         if not await self._again(work, BACK + ENTER, sandbox=True):
+            # It can't commit, and goes on with its snapshot alone.
             work.doomed = True
+            await self._session.backend.ask(BACK + ENTER + SYNC_MESSAGE)
 
     async def replay(self, work: Work) -> bool:
         """Write for real what the log says; tell whether it could be."""

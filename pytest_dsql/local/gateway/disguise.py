@@ -29,8 +29,9 @@ _PROCEDURAL: Final = b"PL/pgSQL function "
 #: AWS user guide, "Concurrency control in Aurora DSQL"; the text as seen on clusters in September 2026.
 _CONFLICT: Final = frames.error("ERROR", "40001", "change conflicts with another transaction (OC000)")
 
-#: PostgreSQL's ways to say that two transactions got in each other's way: serialization failure, deadlock.
-_CONFLICT_STATES: Final = (b"40001", b"40P01")
+#: PostgreSQL's ways to say that two transactions got in each other's way: serialization failure, deadlock, and what
+#: only the engine asks for: a lock that wasn't given in time, a statement that was stopped.
+_CONFLICT_STATES: Final = (b"40001", b"40P01", b"55P03", b"57014")
 
 
 def failing_statement(refusal: Refusal, analysed: str | None = None) -> str:

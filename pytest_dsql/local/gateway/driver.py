@@ -109,7 +109,15 @@ class Driver:
                     succeeded, answer = await self._execute(pending, block=not single)
                     failed = not succeeded
                 pending = None
-            kind, payload = await frontend.frame()
+            found = frontend.take()
+            if found is None:
+                # The client may take its time; whoever waits for this transaction doesn't.
+                session.send(answer)
+                answer = b""
+                await frontend.more()
+                await session.contender.make_way()
+                continue
+            kind, payload = found
             if kind == frames.SYNC:
                 break
             session.send(answer)
@@ -125,8 +133,8 @@ class Driver:
                 session.send(self._relayed(reply) + frames.ready(session.status))
                 return
             if kind == frames.QUERY:
-                found = frames.texts(payload, 1)
-                plans = frontend.decide(found[0][0] if found else b"").plans
+                texts = frames.texts(payload, 1)
+                plans = frontend.decide(texts[0][0] if texts else b"").plans
                 await self.query(Run.of_query(plans))
                 return
             if kind == frames.EXECUTE:

@@ -84,9 +84,7 @@ class Frontend(asyncio.Protocol):
         if session.group is not None or session.driver.working or self._judging:
             self._held += data
             if self._waiter is not None and len(self._held) >= self._needed:
-                if not self._waiter.done():
-                    self._waiter.set_result(None)
-                self._waiter = None
+                self.wake()
             elif len(self._held) > _BACKLOG and self._waiter is None:
                 self._pause_reading()
             return
@@ -352,11 +350,11 @@ class Frontend(asyncio.Protocol):
             self._read_on()
         return self._waiter
 
-    async def frame(self) -> tuple[int, bytes]:
-        """The next message, as soon as it has come."""
-        while (found := self.take()) is None:
-            await self.more()
-        return found
+    def wake(self) -> None:
+        """Have the driver look up, though nothing has come."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        self._waiter = None
 
     def next_is_sync(self) -> bool:
         """Whether the next message is a Sync that has come already."""
