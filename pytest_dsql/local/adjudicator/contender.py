@@ -359,9 +359,7 @@ class Contender:
         if group is None:
             # Its driver may be waiting for its client.
             session.frontend.wake()
-        elif (
-            hurry and group.asked is None and group.plan is not None and group.plan.statement.kind in ("dml", "select")
-        ):
+        elif hurry and group.asked is None and kind in ("dml", "select"):
             cancel(session.cluster.socket_path, session.key)
 
     async def _lose(self) -> tuple[None, Refusal]:
