@@ -27,9 +27,9 @@ def test_its_test_of_two_regions_passes(pytester: pytest.Pytester) -> None:
 
 def test_its_tests_pass(attached: pytest.Pytester) -> None:
     tests = [block for block in blocks("python") if "def test_" in block and "region=" not in block]
-    assert len(tests) == 2
+    assert len(tests) == 3
     attached.makepyfile(**{f"test_{number}": block for number, block in enumerate(tests)})
-    attached.runpytest_subprocess().assert_outcomes(passed=2)
+    attached.runpytest_subprocess().assert_outcomes(passed=3)
 
 
 def test_its_profile_is_one() -> None:
