@@ -104,13 +104,14 @@ class _Reading:
         while self._stack:
             name, value, queries = self._stack.pop()
             if isinstance(value, list):
-                self._stack.extend((name, item, queries) for item in value)
+                # A long list of values would take most of the time.
+                self._stack.extend((name, item, queries) for item in value if "A_Const" not in item)
             elif isinstance(value, dict):
                 self._node(name, value, queries)
 
     def _node(self, name: str, node: Body, queries: frozenset[str]) -> None:
         left_out: tuple[str, ...] = ()
-        match name:
+        match name if name in _NOTED else None:
             case "SelectStmt" | "InsertStmt" | "UpdateStmt" | "DeleteStmt" | "MergeStmt":
                 queries = self._with(node, queries)
                 left_out = ("withClause", "relation")
@@ -132,7 +133,7 @@ class _Reading:
                     # Nothing is written, and no lock is taken.
                     self._explained(node)
                     return
-            case "RangeVar":
+            case "RangeVar" if "relname" in node:
                 self._relation(node, queries)
             case "LockingClause":
                 left_out = ("lockedRels",)
@@ -148,7 +149,7 @@ class _Reading:
                 self.defaults = True
         for key, child in node.items():
             if key not in left_out and isinstance(child, dict | list):
-                self._stack.append((_type_of(name, key), child, queries))
+                self._stack.append((_TYPES.get(key, key), child, queries))
 
     def _explained(self, node: Body) -> None:
         inner = _Reading()
@@ -193,18 +194,21 @@ class _Reading:
             self.columns.append(Place(parts[0], parts[1], node.get("location", 0)))
 
 
-#: Fields that hold their node without a word on its type.
+#: Fields that hold their node without a word on its type. Where they do have one, it is found inside.
 _TYPES: Final = {
-    ("SelectStmt", "larg"): "SelectStmt",
-    ("SelectStmt", "rarg"): "SelectStmt",
-    ("*", "funccall"): "FuncCall",
-    ("*", "typeName"): "TypeName",
-    ("*", "relation"): "RangeVar",
+    "larg": "SelectStmt",
+    "rarg": "SelectStmt",
+    "funccall": "FuncCall",
+    "typeName": "TypeName",
+    "relation": "RangeVar",
 }
 
-
-def _type_of(parent: str, key: str) -> str:
-    return _TYPES.get((parent, key)) or _TYPES.get(("*", key)) or key
+_NOTED: Final = frozenset(
+    {
+        *("SelectStmt", "InsertStmt", "UpdateStmt", "DeleteStmt", "MergeStmt", "CopyStmt", "ExplainStmt", "RangeVar"),
+        *("LockingClause", "FuncCall", "ColumnRef", "TypeName", "SetToDefault"),
+    }
+)
 
 
 def _picks(select: Body) -> bool:

@@ -15,7 +15,6 @@ from pytest_dsql.local.adjudicator.sandbox.locks import locked
 from pytest_dsql.local.adjudicator.sandbox.names import hidden_schema
 from pytest_dsql.local.adjudicator.sandbox.texts import Edit, Source, identifier, literal
 from pytest_dsql.local.adjudicator.sandbox.upserts import arbiters, upsert
-from pytest_dsql.local.dialect.libpg_query import ParseError
 
 
 @final
@@ -91,10 +90,7 @@ def _texts(
     form: Form, catalog: Catalog, schemas: Sequence[str], target: Table | None, *, captured: bool
 ) -> tuple[Text, Text]:
     """The texts for the tables and for the sandbox."""
-    try:
-        source = Source(form.sql)
-    except ParseError:
-        return Text(), Text()
+    source = Source(form.sql)
     if target is not None and assigns_generated(form, target):
         return Text(), Text(f"EXPLAIN {source.piece(0, source.end, [_own(form, target, source)])}")
     if _gives_up(form, target):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
@@ -15,24 +16,35 @@ Edit: TypeAlias = "tuple[int, int, str]"
 
 @final
 class Source:
-    """One statement's text with its tokens. Raises ParseError when it has none."""
+    """One statement's text with its tokens, which are found when they are asked for: of a long text that takes long."""
 
     def __init__(self, sql: str) -> None:
         self.text = sql.encode()
-        self.tokens: Sequence[Token] = [token for token in scan(self.text) if token.text != b";"]
+
+    @functools.cached_property
+    def tokens(self) -> Sequence[Token]:
+        """The tokens; the semicolon at the end is none of them."""
+        return [token for token in scan(self.text) if token.text != b";"]
+
+    @functools.cached_property
+    def depths(self) -> Sequence[int]:
+        """In how many parentheses and brackets each token stands; its own not counted."""
         depth = 0
-        self.depths: list[int] = []  #: in how many parentheses each token stands; its own not counted
+        found = []
         for token in self.tokens:
             if token.text in (b")", b"]"):
                 depth -= 1
-            self.depths.append(depth)
+            found.append(depth)
             if token.text in (b"(", b"["):
                 depth += 1
+        return found
 
     @property
     def end(self) -> int:
         """Behind the last token."""
-        return self.tokens[-1].end if self.tokens else 0
+        if b"--" in self.text or b"/*" in self.text:
+            return self.tokens[-1].end if self.tokens else 0
+        return len(self.text.rstrip(b"; \t\n\r\f\v"))
 
     def number(self, offset: int) -> int:
         """The number of the first token that begins at `offset` or behind it."""

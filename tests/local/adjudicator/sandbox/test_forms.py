@@ -37,6 +37,8 @@ def names(*texts: str) -> frozenset[tuple[str | None, str]]:
         ("COPY (SELECT * FROM t) TO STDOUT", ("t",), (), ()),
         ("EXPLAIN DELETE FROM t", ("t",), (), ()),
         ("EXPLAIN (ANALYZE) DELETE FROM t", (), ("t",), ()),
+        ("SELECT * FROM t TABLESAMPLE system (1) JOIN u ON true", ("t", "u"), (), ()),
+        ("(SELECT * FROM t) EXCEPT (SELECT * FROM u JOIN v ON true)", ("t", "u", "v"), (), ()),
         ("no sql at all", (), (), ()),
         ("\udcff", (), (), ()),
     ],
