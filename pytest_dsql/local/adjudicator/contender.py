@@ -30,12 +30,9 @@ from pytest_dsql.local.adjudicator.work import (
     CONTESTED,
     IN_THE_WAY,
     LOST,
-    NO_PARAMETERS,
     Entry,
     State,
     Work,
-    bound_of,
-    own_execution,
     rows_of,
     with_last_column,
 )
@@ -44,7 +41,7 @@ from pytest_dsql.local.gateway import frames
 from pytest_dsql.local.gateway.cancel import cancel
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
 from pytest_dsql.local.gateway.group import FAILED, IDLE, Group
-from pytest_dsql.local.gateway.run import Run
+from pytest_dsql.local.gateway.run import NO_PARAMETERS, Run, bound_of, own_execution
 from pytest_dsql.local.gateway.statements import Plan
 
 if TYPE_CHECKING:

@@ -9,9 +9,7 @@ from typing import Final, final
 from pytest_dsql.local.adjudicator.books import Keys
 from pytest_dsql.local.adjudicator.sandbox.plans import Plan as Texts
 from pytest_dsql.local.adjudicator.sandbox.plans import Text
-from pytest_dsql.local.gateway import frames
-from pytest_dsql.local.gateway.frames import BIND, CLOSE, EXECUTE, PARSE
-from pytest_dsql.local.gateway.run import OWN
+from pytest_dsql.local.gateway.run import NO_PARAMETERS, NOTHING_BOUND, own_execution
 
 #: SQLSTATEs with which PostgreSQL says that a rival was there first, or is in the way; the statement may be genuine.
 CONTESTED: Final = frozenset({b"55P03", b"40001", b"40P01", b"23505", b"23503"})
@@ -20,9 +18,6 @@ LOST: Final = frozenset({b"40001", b"23505", b"23503"})
 #: For a statement without a transaction: its snapshot is as new as can be, so what is violated is violated.
 IN_THE_WAY: Final = frozenset({b"55P03", b"40001", b"40P01"})
 CANCELLED: Final = b"57014"
-
-NO_PARAMETERS: Final = b"\0\0"
-_NOTHING_BOUND: Final = NO_PARAMETERS * 3
 
 
 class State(Enum):
@@ -105,29 +100,9 @@ def rows_of(tag: bytes | None) -> int | None:
     return int(last) if last.isdigit() else None
 
 
-def own_execution(sql: bytes, types: bytes, bound: bytes) -> bytes:
-    """Messages that parse and run a statement under the engine's own name, without a Sync."""
-    return b"".join(
-        (
-            frames.message(CLOSE, b"S" + OWN + b"\0"),
-            frames.message(CLOSE, b"P" + OWN + b"\0"),
-            frames.message(PARSE, OWN + b"\0" + sql + b"\0" + types),
-            frames.message(BIND, OWN + b"\0" + OWN + b"\0" + bound),
-            frames.message(EXECUTE, OWN + b"\0" + bytes(4)),
-        )
-    )
-
-
 def own_command(sql: str) -> bytes:
     """The same for a command without parameters."""
-    return own_execution(sql.encode(), NO_PARAMETERS, _NOTHING_BOUND)
-
-
-def bound_of(bind: bytes | None) -> bytes:
-    """What comes behind the names in the payload of a Bind message; None: nothing is bound."""
-    if bind is None:
-        return _NOTHING_BOUND
-    return bind[bind.index(0, bind.index(0) + 1) + 1 :]
+    return own_execution(sql.encode(), NO_PARAMETERS, NOTHING_BOUND)
 
 
 def with_last_column(bound: bytes, text: Text) -> bytes:

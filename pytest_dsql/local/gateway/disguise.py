@@ -31,7 +31,8 @@ _CONFLICT: Final = frames.error("ERROR", "40001", "change conflicts with another
 
 #: PostgreSQL's ways to say that two transactions got in each other's way: serialization failure, deadlock, and what
 #: only the engine asks for: a lock that wasn't given in time, a statement that was stopped.
-_CONFLICT_STATES: Final = (b"40001", b"40P01", b"55P03", b"57014")
+_CONFLICT_STATES: Final = (b"40001", b"40P01", b"55P03")
+_STOPPED: Final = b"canceling statement due to "
 
 
 def failing_statement(refusal: Refusal, analysed: str | None = None) -> str:
@@ -59,7 +60,7 @@ def replace_error(payload: bytes) -> bytes | None:
         sqlstate, message, detail, hint = said
         return frames.error("ERROR", sqlstate, message, detail=detail, hint=hint)
     found = frames.fields(payload)
-    if found.get("C") in _CONFLICT_STATES:
+    if found.get("C") in _CONFLICT_STATES or found.get("M", b"").startswith(_STOPPED):
         return _CONFLICT
     limit = as_limit(found)
     if limit is not None:

@@ -33,12 +33,13 @@ class Prepared:
 class Portal:
     """A portal of the client."""
 
-    __slots__ = ("bind", "executed", "prepared")
+    __slots__ = ("bind", "executed", "prepared", "renamed")
 
     def __init__(self, prepared: Prepared, bind: bytes) -> None:
         self.prepared = prepared
         self.bind = bind  #: the payload of its Bind message
         self.executed = False
+        self.renamed = False  #: its statement's name stands for another one by now
 
 
 @final

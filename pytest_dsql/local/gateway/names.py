@@ -77,7 +77,11 @@ class Names:
             self._parsing.append((name, self.prepared.pop(name, None)))
             return None
         plan = decision.plans[0]
-        self._parsing.append((name, self.prepared.get(name)))
+        before = self.prepared.get(name)
+        self._parsing.append((name, before))
+        for portal in self.portals.values():
+            if portal.prepared is before:
+                portal.renamed = True
         self.prepared[name] = Prepared(plan, payload[rest:])
         if not plan.changed:
             return None

@@ -15,26 +15,40 @@ from pytest_dsql.local.gateway.statements import Plan
 #: The name of the engine's own prepared statement and portal in a client's session.
 OWN: Final = INTERNAL_PREFIX.encode()
 
-_NO_PARAMETERS: Final = b"\0\0"
+#: No types of parameters, no formats, no parameters: each is counted by two bytes.
+NO_PARAMETERS: Final = b"\0\0"
+#: What comes behind the names in a Bind message without parameters.
+NOTHING_BOUND: Final = NO_PARAMETERS * 3
 
 
 def failing_parse(sql: bytes) -> bytes:
     """A message that takes an Execute's place and fails as `sql` does at parse analysis."""
-    return frames.message(PARSE, OWN + b"\0" + sql + b"\0" + _NO_PARAMETERS)
+    return frames.message(PARSE, OWN + b"\0" + sql + b"\0" + NO_PARAMETERS)
 
 
 def own_statement(sql: bytes) -> bytes:
     """Messages that parse and run a statement of the engine's own, without touching the client's unnamed ones."""
+    return own_execution(sql, NO_PARAMETERS, NOTHING_BOUND) + SYNC_MESSAGE
+
+
+def own_execution(sql: bytes, types: bytes, bound: bytes) -> bytes:
+    """Messages that parse and run a statement under the engine's own name, without a Sync."""
     return b"".join(
         (
             frames.message(CLOSE, b"S" + OWN + b"\0"),
             frames.message(CLOSE, b"P" + OWN + b"\0"),
-            frames.message(PARSE, OWN + b"\0" + sql + b"\0" + _NO_PARAMETERS),
-            frames.message(BIND, OWN + b"\0" + OWN + b"\0" + _NO_PARAMETERS * 3),
+            frames.message(PARSE, OWN + b"\0" + sql + b"\0" + types),
+            frames.message(BIND, OWN + b"\0" + OWN + b"\0" + bound),
             frames.message(EXECUTE, OWN + b"\0" + bytes(4)),
-            SYNC_MESSAGE,
         )
     )
+
+
+def bound_of(bind: bytes | None) -> bytes:
+    """What comes behind the names in the payload of a Bind message; None: nothing is bound."""
+    if bind is None:
+        return NOTHING_BOUND
+    return bind[bind.index(0, bind.index(0) + 1) + 1 :]
 
 
 @final
@@ -83,6 +97,8 @@ class Run:
         if portal is None or portal.executed:
             # A portal that has given some of its rows goes on.
             return self.execute + SYNC_MESSAGE
+        if portal.renamed:
+            return own_execution(plan.sent, portal.prepared.rest, bound_of(portal.bind)) + SYNC_MESSAGE
         # The portal is bound anew: a Sync outside of a transaction has closed it.
         portal.executed = True
         closing = frames.message(CLOSE, b"P" + self.name + b"\0")
