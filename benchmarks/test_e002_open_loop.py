@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_dsql import Latency, Slo, ms
 from pytest_dsql.experiment.cells import Load
 from pytest_dsql.experiment.plans import Plan
 from pytest_dsql.workloads.orders.workload import Orders
@@ -12,13 +13,16 @@ from .test_e002_closed_loop import SLO
 
 pytestmark = pytest.mark.dsql
 
+#: What a quick cell at a low rate has requests enough to decide: 104 of a transaction for a p95, 528 for a p99.
+P95 = Slo(reads=Latency(p95=ms(50)), writes=Latency(p95=ms(100)))
+
 
 def test_order_workload_meets_the_slo_at_a_rate(
     dsql_load: Load, dsql_orders: Orders, dsql_plan: Plan, rate: float
 ) -> None:
     """Poisson arrivals; latency counts from when a request was to start, whether or not a connection was free."""
     cell = dsql_load.open(dsql_orders.mix, rate=rate, connections=dsql_plan.open_loop_connections)
-    cell.assert_meets(SLO)
+    cell.assert_meets(SLO if dsql_plan.name == "full" else P95)
 
 
 @pytest.mark.dsql_slow

@@ -79,7 +79,12 @@ def test_what_limits_new_connections(
     """A new connection for each read, by one worker process and by several: what limits their rate."""
     runs = []
     for workers in dsql_plan.connecting_workers:
-        cell = dsql_load.churn(product_reads, connections=dsql_plan.connection_workers, workers=workers)
+        cell = dsql_load.churn(
+            product_reads,
+            connections=dsql_plan.connection_workers,
+            duration=dsql_plan.contention_window_s,
+            workers=workers,
+        )
         cell.assert_connected()
         made = cell.connect
         runs.append(

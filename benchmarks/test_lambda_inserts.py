@@ -23,8 +23,8 @@ LINEAR = 0.8
 def test_a_kept_connection_beats_a_new_one(dsql_load: Load, dsql_inserts: Inserts, dsql_plan: Plan) -> None:
     """One function, one operation after the other: inserts and reads, over a kept connection and over new ones."""
     for mix in (dsql_inserts.mix, Mix({read_row: 1.0}, workload=dsql_inserts)):
-        kept = dsql_load.closed(mix, connections=1, duration=dsql_plan.connection_window_s)
-        new = dsql_load.churn(mix, connections=1)
+        kept = dsql_load.closed(mix, connections=1, duration=dsql_plan.contention_window_s)
+        new = dsql_load.churn(mix, connections=1, duration=dsql_plan.contention_window_s)
         kept.assert_consistent()
         new.assert_consistent()
         assert kept.tps > new.tps
@@ -36,7 +36,7 @@ def test_inserts_grow_with_the_functions(
     """Rows per second over the number of functions; the figure of linearity is what each adds, the first being 1."""
     rates = {}
     for functions in dsql_plan.functions:
-        cell = dsql_load.closed(dsql_inserts.mix, connections=functions, duration=dsql_plan.connection_window_s)
+        cell = dsql_load.closed(dsql_inserts.mix, connections=functions, duration=dsql_plan.contention_window_s)
         cell.assert_consistent()
         rates[functions] = cell.tps
     first = rates[min(rates)] / min(rates)

@@ -16,12 +16,19 @@ from pytest_dsql.workloads.orders.workload import Orders
 
 from .test_e002_closed_loop import SLO
 
-pytestmark = pytest.mark.dsql
+pytestmark = [pytest.mark.dsql, pytest.mark.dsql_slow]
 
 Connect = Callable[..., "psycopg.Connection[Any]"]
 
 #: DSQL allows 3,000 modified rows per transaction (AWS user guide, "Cluster quotas and database limits").
 BATCH = 2_500
+
+
+@pytest.fixture(autouse=True)
+def long_enough(dsql_plan: Plan) -> None:
+    """Skip where the plan's cells are too short to decide the SLO beside what happens."""
+    if dsql_plan.beside_window_s is None:
+        pytest.skip(f"the plan {dsql_plan.name!r} has no time for operations under load: --dsql-plan full")
 
 
 @pytest.fixture

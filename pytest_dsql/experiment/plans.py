@@ -45,7 +45,7 @@ class Plan:
     contention_connections: tuple[int, ...]
     contention_window_s: float
     functions: tuple[int, ...]  #: connections that insert one row after the other, as functions of Lambda do
-    beside_window_s: float  #: of cells beside which something happens
+    beside_window_s: float | None  #: of cells beside which something happens; None: the plan has no time for them
 
 
 #: On a laptop the engine, the generator and PostgreSQL share the cores: few connections, so that a cell says something
@@ -67,9 +67,9 @@ _QUICK_LOCAL: Final = Plan(
     open_loop_connections=32,
     capacity=None,
     contention_connections=(8,),
-    contention_window_s=3.0,
+    contention_window_s=2.0,
     functions=(1, 2, 4),
-    beside_window_s=6.0,
+    beside_window_s=None,
 )
 
 _QUICK_ELSEWHERE: Final = Plan(
@@ -91,7 +91,7 @@ _QUICK_ELSEWHERE: Final = Plan(
     contention_connections=(16,),
     contention_window_s=5.0,
     functions=(1, 2, 4, 8),
-    beside_window_s=10.0,
+    beside_window_s=None,
 )
 
 _FULL: Final = Plan(
