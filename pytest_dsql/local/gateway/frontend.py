@@ -198,6 +198,8 @@ class Frontend(asyncio.Protocol):
                     break
                 self.unsynced = True
                 replacement = self.names.parse(data[position + HEADER_SIZE : after])
+            elif kind == frames.DESCRIBE:
+                self.unsynced = True
             elif kind == CLOSE:
                 self.unsynced = True
                 self.names.close(data[position + HEADER_SIZE : after])
