@@ -11,7 +11,8 @@ from pytest_dsql.local.adjudicator.books import Books
 from pytest_dsql.local.adjudicator.sandbox.catalog import CATALOG_QUERY, Catalog
 from pytest_dsql.local.adjudicator.sandbox.forms import form
 from pytest_dsql.local.adjudicator.sandbox.plans import Plan as Texts
-from pytest_dsql.local.adjudicator.sandbox.plans import plan
+from pytest_dsql.local.adjudicator.sandbox.plans import plan as make_texts
+from pytest_dsql.local.gateway.statements import Plan
 from pytest_dsql.local.gateway.superuser import SuperuserConnection
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Adjudicator:
         self._catalog: Catalog | None = None
         self._read = -1  #: the catalog's version that was read
         self._read_at = 0.0
-        self._texts: OrderedDict[tuple[str, tuple[str, ...]], Texts] = OrderedDict()
+        self._texts: OrderedDict[tuple[Plan, tuple[str, ...]], Texts] = OrderedDict()
         self._asking = asyncio.Lock()
         self._connection: SuperuserConnection | None = None
 
@@ -54,14 +55,14 @@ class Adjudicator:
             cluster.adjudicator = cls(cluster)
         return cluster.adjudicator
 
-    def known(self, sql: str, schemas: tuple[str, ...] | None) -> Texts | None:
+    def known(self, plan: Plan, schemas: tuple[str, ...] | None) -> Texts | None:
         """A statement's texts, where they can be told at once."""
         if schemas is None or self._catalog is None or self._read != self._cluster.catalog_version:
             return None
-        key = (sql, schemas)
+        key = (plan, schemas)
         found = self._texts.get(key)
         if found is None:
-            found = self._texts[key] = plan(form(sql), self._catalog, schemas)
+            found = self._texts[key] = make_texts(form(_sql(plan)), self._catalog, schemas)
             if len(self._texts) > _REMEMBERED:
                 self._texts.popitem(last=False)
         return found
@@ -76,9 +77,9 @@ class Adjudicator:
         """The tables, unless they may have changed since they were read."""
         return self._catalog if self._read == self._cluster.catalog_version else None
 
-    async def texts(self, sql: str, schemas: tuple[str, ...]) -> Texts:
+    async def texts(self, plan: Plan, schemas: tuple[str, ...]) -> Texts:
         """A statement's texts, from the tables as they are."""
-        while (found := self.known(sql, schemas)) is None:
+        while (found := self.known(plan, schemas)) is None:
             await self._read_catalog()
         return found
 
@@ -117,3 +118,7 @@ class Adjudicator:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _sql(plan: Plan) -> str:
+    return plan.sent.decode("utf-8", "surrogateescape").rstrip(" \t\r\n;")

@@ -104,7 +104,7 @@ class Contender:
         if work is not None and work.state is not State.PHYSICAL:
             return kind == "rollback"
         if kind == "dml":
-            texts = self._adjudicator.known(_sql(plan), self.schemas)
+            texts = self._adjudicator.known(plan, self.schemas)
             if texts is None or texts.physical.sql is not None or texts.capture is not None:
                 return False
             return work is None or not self._freed(texts, work)
@@ -163,7 +163,7 @@ class Contender:
         if work is None:
             self.alone.succeeded()
         elif kind == "dml":
-            texts = self._adjudicator.known(_sql(plan), self.schemas)
+            texts = self._adjudicator.known(plan, self.schemas)
             self.log(work, run, plan, texts, tag)
             work.doubtful = work.doubtful or (texts is None or self._freed(texts, work))
         elif kind in ("set", "ddl"):
@@ -312,7 +312,7 @@ class Contender:
             reply = await self._session.backend.ask(SCHEMAS)
             ((value,),) = reply.rows()
             self.schemas = tuple(json.loads(value or b"[]"))
-        return await self._adjudicator.texts(_sql(plan), self.schemas)
+        return await self._adjudicator.texts(plan, self.schemas)
 
     async def execute(self, run: Run, plan: Plan, text: Text) -> Group:
         """Run a text in a statement's place, and make the answer the client's."""
@@ -402,14 +402,16 @@ class Contender:
                 plan.statement.kind == "ddl",
                 None if reply is None or texts is None or texts.capture is None else tuple(reply.captured),
                 run.copied,
-                frozenset(() if reply is None else reply.locked),
-                frozenset(() if reply is None else reply.shared),
+                _NO_KEYS if reply is None else frozenset(reply.locked),
+                _NO_KEYS if reply is None else frozenset(reply.shared),
                 rows,
             )
         )
         if texts is not None:
             work.inserted.update((table.oid, table.name) for table in texts.inserts)
 
+
+_NO_KEYS: Final[frozenset[str]] = frozenset()
 
 #: Statements whose tags tell how many rows they wrote or locked; a SELECT may write in a WITH query as well.
 _COUNTED: Final = frozenset({"InsertStmt", "UpdateStmt", "DeleteStmt", "CopyStmt"})
@@ -420,7 +422,3 @@ _KEYS_NOTICE: Final = b"pytest_dsql_engine keys"
 def _rows(texts: Texts | None, tag: bytes | None) -> int | None:
     """How many rows a statement wrote, where its tag tells."""
     return rows_of(tag) if texts is not None and texts.form.command in _COUNTED else None
-
-
-def _sql(plan: Plan) -> str:
-    return plan.sent.decode("utf-8", "surrogateescape").rstrip(" \t\r\n;")

@@ -50,6 +50,7 @@ class Frontend(asyncio.Protocol):
         "_needed",
         "_paused",
         "_session",
+        "_stopped",
         "_waiter",
         "lost",
         "names",
@@ -68,6 +69,7 @@ class Frontend(asyncio.Protocol):
         self._judging = False  #: the first message in `_held` is being judged
         self._decision: Decision | None = None  #: on the long message that is looked at next
         self._paused = False  #: PostgreSQL reads too slowly
+        self._stopped = False  #: the client's connection is not read
         self._waiter: asyncio.Future[None] | None = None  #: the driver, waiting for more
 
     @property
@@ -390,11 +392,15 @@ class Frontend(asyncio.Protocol):
 
     def _pause_reading(self) -> None:
         if not self.transport.is_closing():
+            self._stopped = True
             self.transport.pause_reading()
 
     def _read_on(self) -> None:
+        if not self._stopped:
+            return
         crowded = len(self._held) > max(_BACKLOG, self._needed) and self._waiter is None
         if not (self._paused or self._judging or crowded or self.transport.is_closing()):
+            self._stopped = False
             self.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002

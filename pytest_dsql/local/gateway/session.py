@@ -142,7 +142,7 @@ class Session:
         if group.only_first:
             group.muted = True
             return None
-        if group.run is not None:
+        if group.run is not None and plan.statement.kind != "select":
             self.contender.succeeded(group.run, plan, tag)
         refusal = self.transactions.completed(plan.statement, tag)
         if refusal is not None:
