@@ -135,7 +135,8 @@ class Loop:
         outbox = self.outbox
         last = _LAG_CLASSES - 1
         # An epoll is ready when one of its sockets is, and `select` can wait for that by the microsecond.
-        watched = [self._poller.fileno()] if sys.platform == "linux" else None
+        number = getattr(self._poller, "fileno", None)
+        watched = None if number is None else [number()]
         self._running = True
         woke = clock()
         while self._running:
