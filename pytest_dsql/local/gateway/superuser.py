@@ -66,7 +66,7 @@ class SuperuserConnection(asyncio.Protocol):
             return await self._answer
         except asyncio.CancelledError:
             # Its answer is still to come, and would be taken for that of the next one.
-            self._lost = True
+            self.lost = True
             self.close()
             raise
         finally:

@@ -53,6 +53,7 @@ def test_an_answer_that_nobody_waits_for_is_not_taken_for_the_next(cluster: Clus
     async def ask(connection: SuperuserConnection) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(connection.query("SELECT pg_sleep(1)"), 0.01)
+        assert connection.lost  # so that nobody takes it for one that can be asked
         with pytest.raises(ConnectionResetError):
             await connection.query("SELECT 2")
 
