@@ -364,12 +364,10 @@ class Contender:
         return None, CONFLICT
 
     async def _commit_now(self, work: Work, messages: bytes) -> Group:
-        books = self._adjudicator.books
         work.committing = True
         with self._adjudicator.books.commit(work.keys) as outcome:
             reply = await self._session.backend.ask(messages)
             outcome.append(reply.error is None and reply.tag == b"COMMIT")
-        del books
         return reply
 
     def _note(self, work: Work, run: Run, plan: Plan, texts: Texts, reply: Group) -> None:
