@@ -16,7 +16,6 @@ from pytest_dsql.local.limits import DEFAULT, Limits
 from pytest_dsql.local.quotas import Quotas
 
 if TYPE_CHECKING:
-    from pytest_dsql.local.adjudicator.adjudicator import Adjudicator
     from pytest_dsql.local.dpu.meter import Meter
     from pytest_dsql.local.faults.injector import Faults
     from pytest_dsql.local.latency.control import Latency
@@ -101,7 +100,6 @@ class Cluster:
             RegionalEndpoint(self.id, self.region),
             *(RegionalEndpoint(_peer_id(self.id, region), region) for region in self.peers),
         )
-        self.adjudicator: Adjudicator | None = None  #: made with the first session
         self.limits_changed = Bell()
         self.quotas = Quotas(self.clock, self.limits, asleep=self.asleep)
 

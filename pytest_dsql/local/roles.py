@@ -84,11 +84,11 @@ class Trust:
 
     async def _look_up(self, role: str) -> set[str]:
         sql = f"SELECT arn FROM sys.iam_pg_role_mappings WHERE pg_role_name = {literal(role)}"
-        if self._connection is not None:
+        if self._connection is not None and not self._connection.lost:
             try:
                 return {arn for (arn,) in await self._connection.query(sql)}
             except ConnectionResetError:
-                self._connection = None
+                pass
         self._connection = await SuperuserConnection.open(self._socket_path, application_name="roles")
         return {arn for (arn,) in await self._connection.query(sql)}
 

@@ -34,7 +34,7 @@ _BLOCKERS: Final = (
 
 @final
 class Adjudicator:
-    """What the sessions of a cluster share."""
+    """What the sessions of a cluster share. For one event loop only."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.books = Books()
@@ -47,13 +47,6 @@ class Adjudicator:
         self._texts: OrderedDict[tuple[Plan, tuple[str, ...]], Texts] = OrderedDict()
         self._asking = asyncio.Lock()
         self._connection: SuperuserConnection | None = None
-
-    @classmethod
-    def of(cls, cluster: Cluster) -> Adjudicator:
-        """The cluster's one adjudicator."""
-        if cluster.adjudicator is None:
-            cluster.adjudicator = cls(cluster)
-        return cluster.adjudicator
 
     def known(self, plan: Plan, schemas: tuple[str, ...] | None) -> Texts | None:
         """A statement's texts, where they can be told at once."""

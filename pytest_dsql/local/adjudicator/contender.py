@@ -54,11 +54,11 @@ class Contender:
 
     __slots__ = ("_adjudicator", "_session", "alone", "moves", "pid", "schemas", "work")
 
-    def __init__(self, session: Session, schemas: tuple[str, ...] | None) -> None:
+    def __init__(self, session: Session, adjudicator: Adjudicator, schemas: tuple[str, ...] | None) -> None:
         self.work: Work | None = None  #: of the transaction that is open
         self.schemas = schemas  #: the search path, None when it has to be asked for
         self._session = session
-        self._adjudicator = Adjudicator.of(session.cluster)
+        self._adjudicator = adjudicator
         self.pid = 0  #: of its backend, while it has one
         self.alone = Alone(session, self._adjudicator)
         self.moves = Moves(session, self._adjudicator)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ssl import SSLObject
 from typing import Final, cast, final
 
+from pytest_dsql.local.adjudicator.adjudicator import Adjudicator
 from pytest_dsql.local.cluster import ADMIN, Cluster, Principal
 from pytest_dsql.local.conduct import FACTORIES
 from pytest_dsql.local.dialect.judgement import Refusal
@@ -73,6 +74,7 @@ class Reception:
         self.opening = asyncio.Semaphore(_OPENING_AT_ONCE)
         self.logins: set[Login] = set()  #: that are under way
         self.lenders: dict[str, Lender] = {}  #: by the cluster's id
+        self.adjudicators: dict[str, Adjudicator] = {}  #: by the cluster's id
 
     def lender(self, cluster: Cluster) -> Lender:
         """Give who lends the connections of a cluster's PostgreSQL."""
@@ -80,6 +82,13 @@ class Reception:
         if lender is None:
             self.lenders[cluster.id] = lender = Lender(cluster, cluster.backends)
         return lender
+
+    def adjudicator(self, cluster: Cluster) -> Adjudicator:
+        """Give who decides about a cluster's conflicts."""
+        adjudicator = self.adjudicators.get(cluster.id)
+        if adjudicator is None:
+            self.adjudicators[cluster.id] = adjudicator = Adjudicator(cluster)
+        return adjudicator
 
     def verify(self, name: ServerName, user: str, password: bytes) -> tuple[Cluster, int, Principal]:
         """Give the cluster that the client reaches, in which of its Regions, and the principal that it is.
@@ -261,8 +270,9 @@ class Login(asyncio.Protocol):
         pace = Pace(cluster.latency, self._region)
         hooks = [hook for factory in FACTORIES if (hook := factory(cluster, wanted.user)) is not None]
         hooks.insert(0, cluster.trust.hook(wanted.user, principal))
-        lender = self._reception.lender(cluster)
-        session = Session(cluster, self._reception.statements, wanted, lender, self._reception.ended, hooks, pace)
+        reception = self._reception
+        lender, adjudicator = reception.lender(cluster), reception.adjudicator(cluster)
+        session = Session(cluster, reception.statements, wanted, lender, adjudicator, reception.ended, hooks, pace)
         self._counted = None
         self._reception.begun(session)
         session.join(self._transport)

@@ -119,6 +119,8 @@ class Gateway:
                 await asyncio.wait_for(self._idle.wait(), _CLOSING_S)
         for session in list(self._sessions):
             session.abort()
+        for adjudicator in self._reception.adjudicators.values():
+            adjudicator.close()
 
     def _begun(self, session: Session) -> None:
         self._sessions.add(session)

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
+from pytest_dsql.local.adjudicator.adjudicator import Adjudicator
 from pytest_dsql.local.adjudicator.contender import Contender
 from pytest_dsql.local.cluster import Cluster
 from pytest_dsql.local.gateway import disguise, frames
@@ -71,6 +72,7 @@ class Session:
         statements: Statements,
         wanted: Startup,
         lender: Lender,
+        adjudicator: Adjudicator,
         ended: Callable[[Session], object] | None = None,
         hooks: Sequence[Hook] = (),
         pace: Pace | None = None,
@@ -93,7 +95,7 @@ class Session:
         self.driver = Driver(self)
         self.loan = Loan(lender, wanted, self)  #: of the connection to PostgreSQL
         self.backend.transport = self.loan
-        self.contender = Contender(self, None)
+        self.contender = Contender(self, adjudicator, None)
         self.outgoing: Outgoing
         self.send: Callable[[bytes], object]  #: to the client, in order
 

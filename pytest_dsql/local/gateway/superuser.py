@@ -43,7 +43,6 @@ class SuperuserConnection(asyncio.Protocol):
         self._rows: list[Row] = []
         self._failure: QueryFailed | None = None
         self._answer: asyncio.Future[list[Row]] | None = None
-        self.lost = False  #: for good
 
     @classmethod
     async def open(cls, socket_path: str, **settings: str) -> SuperuserConnection:
@@ -53,6 +52,11 @@ class SuperuserConnection(asyncio.Protocol):
         connection._transport = opened.transport
         opened.transport.set_protocol(connection)
         return connection
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is, for good. Asked of the transport: a loop that has ended tells nobody of a connection's end."""
+        return self._transport.is_closing()
 
     async def query(self, sql: str) -> list[Row]:
         """Run statements and give the rows that they answered. Raises QueryFailed, ConnectionResetError."""
@@ -66,7 +70,6 @@ class SuperuserConnection(asyncio.Protocol):
             return await self._answer
         except asyncio.CancelledError:
             # Its answer is still to come, and would be taken for that of the next one.
-            self.lost = True
             self.close()
             raise
         finally:
@@ -103,7 +106,6 @@ class SuperuserConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """PostgreSQL is gone, or was told goodbye."""
-        self.lost = True
         self.notified.set()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionResetError("PostgreSQL closed the engine's connection"))

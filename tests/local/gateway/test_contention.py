@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -145,3 +146,18 @@ def test_a_pipeline_without_a_transaction_is_one(
     b.pgconn.exit_pipeline_mode()
     assert [result.get_value(0, 0) for result in found] == [b"110", b"120"]
     assert told(a, "COMMIT") == OC000
+
+
+def test_another_gateway_of_the_same_cluster_decides_for_itself(cluster: Cluster, tmp_path: Path) -> None:
+    """What one event loop has opened is no use in another, before or after its end."""
+    for _ in range(2):
+        for served in run_gateway(cluster, tmp_path, judge=dialect.judge):
+            with served.connect() as owner:
+                owner.execute("CREATE TABLE again (k int PRIMARY KEY)")
+            with served.connect() as a, served.connect() as b:
+                told(a, "BEGIN")
+                told(a, "INSERT INTO again VALUES (1)")
+                assert told(b, "INSERT INTO again VALUES (1)") == "INSERT 0 1"
+                assert told(a, "COMMIT") == OC000
+            with served.connect() as owner:
+                owner.execute("DROP TABLE again")
