@@ -34,6 +34,7 @@ _BY_TEXT: Final = (
 )
 _BY_TEXT_ALONE: Final = (
     ("password authentication failed for user", ErrorClass.AUTH),
+    ("pam authentication failed for user", ErrorClass.AUTH),  # RDS refuses a token
     ("no pg_hba.conf entry", ErrorClass.AUTH),
     ("no password supplied", ErrorClass.AUTH),
     ("sorry, too many clients already", ErrorClass.LIMIT),

@@ -39,10 +39,10 @@ _EQUALS: Final = rf"(?:=|{_PERCENT}3D)"
 _RULES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = (
     # A password in a URI, up to the last `@` of the word: an unencoded password may hold one itself.
     (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^:/@\s]*:)[^\s'\"<>]+(@)"), r"\1<masked>\2"),
-    # A DSQL token is a presigned URL without its scheme: everything from the action on is secret, and no part of it
-    # holds white space, quotes or brackets.
+    # A token of DSQL or RDS is a presigned URL without its scheme: everything from the action on is secret, and no part
+    # of it holds white space, quotes or brackets.
     (
-        re.compile(rf"(?i)((?:\?|{_PERCENT}3F)Action{_EQUALS}DbConnect)[^\s'\"`<>()\[\]{{}}|]*(?:<token>)?"),
+        re.compile(rf"(?i)((?:\?|{_PERCENT}3F)Action{_EQUALS}(?:Db)?Connect)[^\s'\"`<>()\[\]{{}}|]*(?:<token>)?"),
         r"\1<token>",
     ),
     # The parts of one whose beginning was cut off.

@@ -57,6 +57,7 @@ class IamAuth:
     access_key_id: str | None = None
     secret_access_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
+    service: Literal["dsql", "rds-db"] = "dsql"  #: whose token it is: Aurora DSQL's, or that of RDS and Aurora
 
     def __post_init__(self) -> None:
         if (self.access_key_id is None) != (self.secret_access_key is None):

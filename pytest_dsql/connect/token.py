@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
+from urllib.parse import quote
 
 from pytest_dsql.connect.credentials import SigningKeys, signing_keys
 from pytest_dsql.connect.endpoint import Endpoint, IamAuth, PasswordAuth
@@ -17,6 +18,8 @@ from pytest_dsql.errors import CredentialsError, UsageError
 #: in Amazon Aurora DSQL"). It also ends with the credentials that signed it.
 TOKEN_LIFE_S: Final = 900
 LONGEST_LIFE_S: Final = 604_800
+#: A token of RDS and Aurora lives 15 minutes, never longer (RDS user guide, "IAM database authentication").
+LONGEST_RDS_LIFE_S: Final = 900
 
 #: How long one token is handed out.
 REUSE_S: Final = 600
@@ -27,22 +30,29 @@ RETRY_S: Final = 10
 
 
 def sign_token(endpoint: Endpoint, keys: SigningKeys | None = None, expires_s: int = TOKEN_LIFE_S) -> str:
-    """Sign a token that lets `endpoint.user` connect, valid for `expires_s` seconds (1 to 604,800).
+    """Sign a token that lets `endpoint.user` connect, valid for `expires_s` seconds (1 to 604,800; RDS: to 900).
 
-    `keys` default to those of the endpoint's credentials. A presigned URL without its scheme, for the action
-    DbConnectAdmin as `admin` and DbConnect as anybody else; nothing is sent anywhere, and it takes about 0.1 ms.
+    `keys` default to those of the endpoint's credentials. A presigned URL without its scheme: on DSQL for the action
+    DbConnectAdmin as `admin` and DbConnect as anybody else, on RDS for `connect` with the role's name (botocore's
+    `generate_db_auth_token`). Nothing is sent anywhere, and it takes about 0.1 ms.
     Raises CredentialsError, and UsageError for a life out of range or an endpoint without IAM.
     """
     if not isinstance(endpoint.auth, IamAuth):
         raise UsageError(f"{endpoint.host} authenticates with a password: there is no token to sign")
-    if not 1 <= expires_s <= LONGEST_LIFE_S:
-        raise UsageError(f"a token lives between 1 and {LONGEST_LIFE_S} seconds, not {expires_s}")
+    service = endpoint.auth.service
+    longest = LONGEST_LIFE_S if service == "dsql" else LONGEST_RDS_LIFE_S
+    if not 1 <= expires_s <= longest:
+        raise UsageError(f"a token lives between 1 and {longest} seconds, not {expires_s}")
     from botocore.auth import SigV4QueryAuth
     from botocore.awsrequest import AWSRequest
 
-    action = "DbConnectAdmin" if endpoint.user == "admin" else "DbConnect"
-    request: Any = AWSRequest("GET", f"https://{endpoint.host}/?Action={action}")
-    SigV4QueryAuth(keys or signing_keys(endpoint.auth), "dsql", endpoint.region, expires=expires_s).add_auth(request)
+    if service == "dsql":
+        action = "DbConnectAdmin" if endpoint.user == "admin" else "DbConnect"
+        url = f"https://{endpoint.host}/?Action={action}"
+    else:
+        url = f"https://{endpoint.host}:{endpoint.port}/?Action=connect&DBUser={quote(endpoint.user, safe='')}"
+    request: Any = AWSRequest("GET", url)
+    SigV4QueryAuth(keys or signing_keys(endpoint.auth), service, endpoint.region, expires=expires_s).add_auth(request)
     return str(request.url).removeprefix("https://")
 
 

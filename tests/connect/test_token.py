@@ -44,6 +44,33 @@ def test_the_token_is_what_aws_own_client_signs(user: str, generate: str) -> Non
     assert any(ours == theirs for ours, theirs in pairs)
 
 
+RDS = Endpoint(
+    "db.abc.eu-central-1.rds.amazonaws.com",
+    5433,
+    user="app user",
+    region="eu-central-1",
+    auth=replace(AUTH, service="rds-db"),
+    dialect="postgresql",
+)
+
+
+def test_the_token_for_rds_is_what_aws_own_client_signs() -> None:
+    client = botocore.session.Session().create_client(
+        "rds",
+        region_name="eu-central-1",
+        aws_access_key_id=AUTH.access_key_id,
+        aws_secret_access_key=AUTH.secret_access_key,
+        aws_session_token=AUTH.session_token,
+    )
+    pairs = ((sign_token(RDS), client.generate_db_auth_token(RDS.host, RDS.port, RDS.user)) for _ in range(10))
+    assert any(ours == theirs for ours, theirs in pairs)  # both write the second in which they sign
+
+
+def test_a_token_for_rds_lives_fifteen_minutes_at_most() -> None:
+    with pytest.raises(UsageError, match="900"):
+        sign_token(RDS, expires_s=901)
+
+
 def test_a_longer_life_is_signed_in() -> None:
     query = urllib.parse.parse_qs(urllib.parse.urlsplit("//" + sign_token(ENDPOINT, expires_s=LONGEST_LIFE_S)).query)
     assert query["X-Amz-Expires"] == ["604800"]
