@@ -33,10 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare every setting as `--dsql-NAME` and ini value `dsql_NAME`."""
     group = parser.getgroup("dsql", "Aurora DSQL benchmarks and fixtures")
     for option in OPTIONS:
-        action = "append" if option.repeatable else "store"
-        group.addoption(
-            option.flag, dest=option.ini, metavar=option.metavar, action=action, default=None, help=option.help
-        )
+        if option.switch:
+            group.addoption(option.flag, dest=option.ini, action="store_const", const="yes", help=option.help)
+        else:
+            action = "append" if option.repeatable else "store"
+            group.addoption(
+                option.flag, dest=option.ini, metavar=option.metavar, action=action, default=None, help=option.help
+            )
         kind: Literal["linelist", "string"] = "linelist" if option.repeatable else "string"
         parser.addini(option.ini, option.help, type=kind, default=[] if option.repeatable else None)
 

@@ -12,8 +12,11 @@ from typing import Any, Final, NamedTuple, final
 
 from pytest_dsql.errors import UsageError
 
-#: Targets of this version. Others get their own line in `_target` instead of a silent default.
-TARGETS: Final = ("local", "attach")
+#: What is measured where it is, and what is created in an AWS account, measured and removed (docs/targets.md). A
+#: module's path, like `mypackage.mytarget`, is a target of one's own.
+EXISTING_TARGETS: Final = ("local", "attach")
+CREATED_TARGETS: Final = ("dsql", "dsql-multi-region")
+TARGETS: Final = EXISTING_TARGETS + CREATED_TARGETS
 PLANS: Final = ("quick", "full")
 SCALES: Final = ("tiny", "quick", "full")
 
@@ -28,6 +31,7 @@ class Option(NamedTuple):
     metavar: str
     help: str
     repeatable: bool = False  #: given several times on the command line; one value per line or comma elsewhere
+    switch: bool = False  #: takes no value on the command line; yes or no elsewhere
 
     @property
     def flag(self) -> str:
@@ -46,12 +50,21 @@ class Option(NamedTuple):
 
 
 OPTIONS: Final = (
-    Option("target", "NAME", "what is measured: local (the embedded engine, default) or attach (an existing endpoint)"),
+    Option(
+        "target",
+        "NAME",
+        "what is measured: local (the embedded engine, default), attach (an existing endpoint), or what is created and "
+        f"removed: {', '.join(CREATED_TARGETS)}",
+    ),
     Option("endpoint", "HOST_OR_CLUSTER_ID", "attach to this Aurora DSQL cluster"),
     Option("dsn", "DSN", "attach to any PostgreSQL: a libpq URI or key=value string"),
     Option("region", "REGION", "AWS Region of the cluster, where its host name does not tell"),
     Option("user", "ROLE", "database role to connect as (default: admin)"),
     Option("profile", "NAME", "AWS profile whose credentials sign the tokens"),
+    Option("role", "ARN", "IAM role to assume with them"),
+    Option("target_option", "KEY=VALUE", "how a target that is created is to be: docs/targets.md", repeatable=True),
+    Option("budget", "USD", "what a run on a target that is created may cost at most; required there"),
+    Option("keep", "", "keep what was created, and say how to attach to it and how to remove it", switch=True),
     Option("plan", "quick|full", "seconds per cell for a laptop and CI, or the published experiment's windows"),
     Option("scale", "tiny|quick|full", "size of the loaded data (default: the plan's)"),
     Option("seed", "N", "seed of the data and of every random stream (default: 1)"),
@@ -78,6 +91,10 @@ class Settings:
     region: str | None = None
     user: str = "admin"
     profile: str | None = None
+    role: str | None = field(default=None, repr=False)  #: holds the account's id
+    target_option: Mapping[str, str] = field(default_factory=dict)
+    budget: float | None = None  #: USD
+    keep: bool = False
     plan: str = "quick"
     scale: str | None = None  #: None: the plan's
     seed: int = 1
@@ -146,11 +163,22 @@ class Settings:
                 if name in where:
                     raise UsageError(f"{where[name]} is a setting of the embedded engine; it means nothing on attach")
             if self.dsn:
-                _refuse_flags(where, "region", "user", "profile", because="a DSN says by itself who connects where")
+                _refuse_flags(
+                    where, "region", "user", "profile", "role", because="a DSN says by itself who connects where"
+                )
+            _refuse_created(where, "attach")
             return replace(self, target="attach", engine=None)
         if self.target == "attach":
             raise UsageError("target 'attach' needs --dsql-endpoint HOST_OR_CLUSTER_ID or --dsql-dsn DSN")
-        _refuse_flags(where, "region", "user", "profile", because="the local engine has its own")
+        if self.target != "local":
+            for name in (*_OF_THE_ENGINE, "user"):
+                if where.get(name, "").startswith("--"):
+                    raise UsageError(f"{where[name]} means nothing on {self.target}, which is created for this run")
+            if self.budget is None:
+                raise UsageError(f"target {self.target!r} costs money: say how much at most, --dsql-budget USD")
+            return replace(self, engine=None)
+        _refuse_flags(where, "region", "user", "profile", "role", because="the local engine has its own")
+        _refuse_created(where, self.target)
         for name, form in _OF_THE_ENGINE.items():
             if self.engine and name in where:
                 raise UsageError(
@@ -170,6 +198,13 @@ def _refuse_flags(where: Mapping[str, str], *names: str, because: str) -> None:
             raise UsageError(f"{where[name]} goes with --dsql-endpoint; {because}")
 
 
+def _refuse_created(where: Mapping[str, str], target: str) -> None:
+    """Refuse options of what is created on a target that exists."""
+    for name in ("keep", "target_option"):
+        if where.get(name, "").startswith("--"):
+            raise UsageError(f"{where[name]} goes with a target that is created; {target} is there already")
+
+
 def _text(value: Any, source: str) -> str:
     text = str(value).strip()
     if not text or "\0" in text or "\n" in text:
@@ -187,6 +222,13 @@ def _choice(*allowed: str) -> Callable[[Any, str], str]:
     return parse
 
 
+def _target(value: Any, source: str) -> str:
+    text = _text(value, source)
+    if text not in TARGETS and not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", text):
+        raise UsageError(f"{source}: {text!r} is not one of {', '.join(TARGETS)}, nor the path of a module")
+    return text
+
+
 def _whole(low: int, high: int) -> Callable[[Any, str], int]:
     def parse(value: Any, source: str) -> int:
         text = _text(value, source)
@@ -198,7 +240,37 @@ def _whole(low: int, high: int) -> Callable[[Any, str], int]:
     return parse
 
 
-def _engine_settings(value: Any, source: str) -> dict[str, str]:
+def _switch(value: Any, source: str) -> bool:
+    text = str(value).strip().lower()
+    if text in ("true", "yes", "on", "1"):
+        return True
+    if text in ("false", "no", "off", "0"):
+        return False
+    raise UsageError(f"{source}: expected yes or no, not {value!r}")
+
+
+def _dollars(value: Any, source: str) -> float:
+    text = _text(value, source)
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text) or not float(text):
+        raise UsageError(f"{source}: expected an amount in USD such as 25 or 2.50, not {text!r}")
+    return float(text)
+
+
+def _role(value: Any, source: str) -> str:
+    text = _text(value, source)
+    if not re.fullmatch(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+", text):
+        # Not repeated: it may hold an account's id.
+        raise UsageError(f"{source}: expected the ARN of an IAM role, arn:aws:iam::ACCOUNT:role/NAME")
+    return text
+
+
+def _named_lists(value: Any, source: str) -> dict[str, str]:
+    """Like `_named_values`, where a value may have commas itself: `subnets=a,b,class=c` names two."""
+    items = value if isinstance(value, list | tuple) else re.split(r"\n|,(?=[^,=\n]*=)", str(value))
+    return _named_values(items, source)
+
+
+def _named_values(value: Any, source: str) -> dict[str, str]:
     items = value if isinstance(value, list | tuple) else re.split(r"[,\n]", str(value))
     chosen = {}
     for item in (str(one).strip() for one in items):
@@ -212,13 +284,17 @@ def _engine_settings(value: Any, source: str) -> dict[str, str]:
 
 
 _PARSERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
-    "target": _choice(*TARGETS),
+    "target": _target,
     "plan": _choice(*PLANS),
     "scale": _choice(*SCALES),
     "seed": _whole(0, 2**63 - 1),
     "workers": _whole(1, 256),
     "inconclusive": _choice("fail", "skip"),
-    "set": _engine_settings,
+    "set": _named_values,
+    "target_option": _named_lists,
+    "budget": _dollars,
+    "keep": _switch,
+    "role": _role,
 }
 
 if {one.name for one in OPTIONS} - {one.name for one in fields(Settings)}:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
@@ -34,11 +35,19 @@ def signing_keys(auth: IamAuth) -> SigningKeys:
     """
     if auth.access_key_id is not None and auth.secret_access_key is not None:
         return SigningKeys(auth.access_key_id, auth.secret_access_key, auth.session_token)
+    return _freeze(credentials_of(auth.profile, auth.role), auth.profile)
+
+
+def credentials_of(profile: str | None, role: str | None = None) -> Any:
+    """Return botocore's credentials of a profile (None: its usual chain), or of a role assumed with them.
+
+    They refresh themselves, and are shared by all who ask in this process. Raises CredentialsError.
+    """
     with _lock:
-        provided = _provided.get(auth.profile)
+        provided = _provided.get((profile, role))
         if provided is None:
-            provided = _provided[auth.profile] = _look_up(auth.profile)
-    return _freeze(provided, auth.profile)
+            provided = _provided[profile, role] = _look_up(profile, role)
+    return provided
 
 
 def forget_credentials() -> None:
@@ -49,13 +58,13 @@ def forget_credentials() -> None:
 
 
 _lock: threading.Lock
-_provided: dict[str | None, Any]  #: profile -> botocore's credentials, which refresh themselves
+_provided: dict[tuple[str | None, str | None], Any]  #: of a profile and a role: botocore's credentials
 forget_credentials()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=forget_credentials)
 
 
-def _look_up(profile: str | None) -> Any:
+def _look_up(profile: str | None, role: str | None) -> Any:
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.session import Session
 
@@ -64,12 +73,26 @@ def _look_up(profile: str | None) -> Any:
         session = Session(profile=profile)
         found = session.get_credentials()
         if found is not None:
-            return found
+            return found if role is None else _assumed(session, found, role)
         tried = ", ".join(one.METHOD for one in session.get_component("credential_provider").providers)
         reason = f"none of botocore's providers had any ({tried})"
     except (BotoCoreError, ClientError, OSError, ValueError) as error:
         reason = _one_line(error)
     raise CredentialsError(f"no usable AWS credentials from {whose}: {reason}; {_REMEDIES}")
+
+
+def _assumed(session: Any, source: Any, role: str) -> Any:
+    """Return credentials of a role, assumed when they are first needed and again before they run out."""
+    from functools import partial
+
+    from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+
+    # STS answers in every Region; one has to be named.
+    client: Callable[..., Any] = partial(
+        session.create_client, region_name=session.get_config_variable("region") or "us-east-1"
+    )
+    fetcher = AssumeRoleCredentialFetcher(client, source, role, extra_args={"RoleSessionName": "pytest-dsql"})
+    return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
 
 def _freeze(provided: Any, profile: str | None) -> SigningKeys:

@@ -50,10 +50,12 @@ _OWN_PARAMETERS: Final = frozenset(
 class IamAuth:
     """Authenticate with an IAM token, signed with a profile's credentials or with keys given here.
 
-    Without either, botocore's usual chain is asked. Raises UsageError when half of a pair of keys is missing.
+    Without either, botocore's usual chain is asked; with `role`, what it finds assumes that role first. Raises
+    UsageError when half of a pair of keys is missing.
     """
 
     profile: str | None = None
+    role: str | None = field(default=None, repr=False)  #: the ARN of a role to assume; it holds the account's id
     access_key_id: str | None = None
     secret_access_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
@@ -64,7 +66,7 @@ class IamAuth:
             raise UsageError("an access key id and a secret access key belong together: only one of them was given")
         if self.access_key_id is None and self.session_token is not None:
             raise UsageError("a session token needs the access key id and the secret access key it was issued with")
-        if self.access_key_id is not None and self.profile is not None:
+        if self.access_key_id is not None and (self.profile or self.role) is not None:
             raise UsageError("credentials come either from a profile (--dsql-profile) or as keys, not from both")
 
 

@@ -108,7 +108,7 @@ def test_credentials_are_refreshed_before_they_end(monkeypatch: pytest.MonkeyPat
     set_environment(monkeypatch, expires_in_s=3600)
     signing_keys(IamAuth())
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIANEW")
-    provided = credentials._provided[None]
+    provided = credentials._provided[None, None]
     provided._expiry_time = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=5)
     assert signing_keys(IamAuth()).access_key == "AKIANEW"
 

@@ -1,0 +1,82 @@
+"""The one way to create something on AWS: written down, called, written down again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, final
+
+from pytest_dsql.aws.failures import AwsError, Failure
+from pytest_dsql.aws.inventory import Entry, Inventory
+from pytest_dsql.aws.resources import resource
+from pytest_dsql.aws.sessions import Clients
+from pytest_dsql.aws.waiting import Clock, WaitedInVain, until
+
+#: How long a create call may be throttled, unanswered, or refused for an earlier step that isn't seen everywhere yet (a
+#: role just created).
+PATIENCE_S: Final = 300.0
+
+
+@final
+class Made(NamedTuple):
+    """What a create call answered: the ARN or id, and what else is worth keeping in the inventory (JSON)."""
+
+    arn: str
+    details: Mapping[str, Any] = {}
+
+
+def create(
+    clients: Clients,
+    inventory: Inventory,
+    kind: str,
+    region: str,
+    name: str,
+    call: Callable[[Entry], Made],
+    *,
+    owner: str,
+    again_on: frozenset[Failure] = frozenset(),
+    clock: Clock | None = None,
+    **details: Any,
+) -> Entry:
+    """Create one thing, and return its entry with `arn`.
+
+    `call` makes the API call, with `entry.token` where the API takes a client token and with `entry.name` and our tags
+    where it doesn't: it may be called several times, and the service must not create several things. A name that is
+    taken by what has our run's tag is the answer of an earlier try; any other is left alone. `again_on` names failures
+    that pass by themselves for this kind (a role that isn't known everywhere yet). Raises AwsError.
+    """
+    knows = resource(kind)
+    entry = inventory.intend(kind, region, name, owner=owner, **details)
+    clock = clock or Clock()
+
+    def attempt() -> Made | None:
+        try:
+            return call(entry)
+        except AwsError as error:
+            if error.failure is Failure.TAKEN:
+                if found := knows.find(clients, entry):
+                    return Made(found)
+                raise AwsError(
+                    f"{error}; it isn't this run's, so it is left alone: remove or rename it",
+                    failure=Failure.TAKEN,
+                    code=error.code,
+                    action=error.action,
+                    region=region,
+                ) from None
+            if error.failure in again_on:
+                last.append(error)
+                return None
+            raise
+
+    last: list[AwsError] = []
+    try:
+        made = until(attempt, what=f"creating {entry}", limit_s=PATIENCE_S, clock=clock, settling_s=0.0)
+    except AwsError as error:
+        if not error.outcome_unknown:
+            inventory.removed(entry)  # the service said no: there is nothing to remove
+        raise
+    except WaitedInVain:
+        if last and not last[-1].outcome_unknown:
+            inventory.removed(entry)
+            raise last[-1] from None
+        raise
+    return inventory.created(entry, made.arn, **made.details)

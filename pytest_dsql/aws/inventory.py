@@ -1,0 +1,332 @@
+"""What a run creates, written down before it exists: one file per run, 0600, fsynced line by line.
+
+The file lies in `$XDG_STATE_HOME/pytest-dsql/runs` (`~/.local/state/...` without). Processes of a run hold a shared
+lock on it; who can lock it alone knows that all of them are gone. It is the only file that holds account ids.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, final
+
+from pytest_dsql.errors import DsqlError, UsageError
+
+#: How long what a run creates may live unless told otherwise. After that it takes no new work, and anybody's `reap`
+#: removes it.
+LIFE: Final = timedelta(hours=12)
+
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that a run wanted to create. `arn` is its ARN or id, None until the service told it."""
+
+    run: str
+    number: int  #: of the run's entries; 0 for what was found by its tags alone
+    kind: str  #: which `Resource` removes it
+    region: str
+    name: str  #: its own, where it has one; else what it is for
+    token: str  #: the client token of its create call, the same in every try
+    owner: str  #: the target or runner that it belongs to
+    intended_at: datetime
+    arn: str | None = None
+    removed: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Name it for people: without account id."""
+        return f"{self.kind} {self.name} in {self.region}"
+
+
+def state_directory() -> Path:
+    """Return the directory of all runs' files."""
+    base = os.environ.get("XDG_STATE_HOME") or ""
+    # The XDG specification has relative paths ignored.
+    root = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state"
+    return root / "pytest-dsql" / "runs"
+
+
+@final
+class Inventory:
+    """A run's file. `create` holds it for this process; `read` only looks."""
+
+    def __init__(self, path: Path, file: int | None) -> None:
+        self.path: Final = path
+        self._file = file
+        self._entries: dict[int, Entry] = {}
+        self._notes: dict[str, Any] = {}
+        self.run = path.name.removesuffix(".jsonl")
+        self.created_at = datetime.now(UTC)
+        self.expires_at = self.created_at + LIFE
+        self.account: str | None = None
+        self.profile: str | None = None
+        self.role: str | None = None
+        self.kept = False  #: left alone until it expires or is named to `reap`
+
+    @classmethod
+    def create(
+        cls,
+        run_id: str,
+        *,
+        account: str | None = None,
+        profile: str | None = None,
+        role: str | None = None,
+        life: timedelta = LIFE,
+        directory: Path | None = None,
+    ) -> Inventory:
+        """Begin a run's file, and hold it; join it when another process of the run has begun it.
+
+        Raises UsageError when it can't be written: nothing may be created then.
+        """
+        if not _RUN_ID.fullmatch(run_id):
+            raise UsageError(f"a run's id is made of letters, digits and ._-, not {run_id!r}")
+        folder = directory or state_directory()
+        path = folder / f"{run_id}.jsonl"
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            inventory = cls(path, _locked(path, fcntl.LOCK_SH))
+        except OSError as error:
+            raise UsageError(
+                f"can't write {path}: {error.strerror}; what costs money is written down there before it is created "
+                "(XDG_STATE_HOME names another place)"
+            ) from None
+        with inventory.alone():
+            inventory.reload()
+            if "created_at" not in inventory._notes:
+                now = datetime.now(UTC)
+                inventory._write(
+                    event="run",
+                    created_at=now.isoformat(),
+                    expires_at=(now + life).isoformat(),
+                    account=account,
+                    profile=profile,
+                    role=role,
+                )
+                _sync_directory(folder)
+                inventory.reload()
+        return inventory
+
+    @classmethod
+    def read(cls, path: Path) -> Inventory:
+        """Read a run's file without holding it. Raises OSError."""
+        inventory = cls(path, None)
+        inventory.reload()
+        return inventory
+
+    @classmethod
+    def abandoned(cls, path: Path, *, even_if_held: bool = False) -> Inventory | None:
+        """Hold a run's file alone, for removing what it names; None while processes of the run hold it.
+
+        `even_if_held` is for runs that have expired.
+        """
+        try:
+            file = os.open(path, os.O_RDWR | os.O_APPEND)
+        except FileNotFoundError:
+            return None  # another one was faster
+        if not _lock_alone(file) and not even_if_held:
+            os.close(file)
+            return None
+        inventory = cls(path, file)
+        try:
+            inventory.reload()
+        except FileNotFoundError:
+            os.close(file)
+            return None
+        return inventory
+
+    def reload(self) -> None:
+        """Read what processes of this run have written meanwhile."""
+        self._entries = {}
+        for line in self.path.read_bytes().splitlines():
+            # A line that was torn by a kill is no loss: an intent is complete before the call is made, and what else
+            # is missing is asked of the service.
+            with suppress(ValueError, KeyError, TypeError):
+                self._take(json.loads(line))
+
+    def _take(self, line: dict[str, Any]) -> None:
+        event = line["event"]
+        if event == "run":
+            self._notes["created_at"] = line["created_at"]
+            self.created_at = datetime.fromisoformat(line["created_at"])
+            self.expires_at = datetime.fromisoformat(line["expires_at"])
+            self.account, self.profile, self.role = line["account"], line["profile"], line["role"]
+        elif event == "intend":
+            entry = Entry(
+                run=self.run,
+                number=line["number"],
+                kind=line["kind"],
+                region=line["region"],
+                name=line["name"],
+                token=line["token"],
+                owner=line["owner"],
+                intended_at=datetime.fromisoformat(line["at"]),
+                details=line["details"],
+            )
+            self._entries[entry.number] = entry
+        elif event == "created":
+            known = self._entries[line["number"]]
+            self._entries[known.number] = replace(
+                known, arn=line["arn"] or known.arn, details={**known.details, **line["details"]}
+            )
+        elif event == "removed":
+            self._entries[line["number"]] = replace(self._entries[line["number"]], removed=True)
+        elif event == "kept":
+            self.kept = True
+        elif event == "note":
+            self._notes[line["name"]] = line["value"]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Everything that was intended, in that order."""
+        return list(self._entries.values())
+
+    @property
+    def remaining(self) -> list[Entry]:
+        """What was not seen to be gone yet."""
+        return [one for one in self._entries.values() if not one.removed]
+
+    def entry(self, number: int) -> Entry:
+        """Return an entry as it is now."""
+        return self._entries[number]
+
+    def intend(self, kind: str, region: str, name: str, *, owner: str = "", **details: Any) -> Entry:
+        """Write down that something is about to be created, and return the entry with its client token."""
+        with self.alone():
+            self.reload()
+            number = max(self._entries, default=0) + 1
+            self._write(
+                event="intend",
+                number=number,
+                kind=kind,
+                region=region,
+                name=name,
+                owner=owner,
+                token=uuid.uuid4().hex,
+                at=datetime.now(UTC).isoformat(),
+                details=details,
+            )
+            self.reload()
+        return self._entries[number]
+
+    def created(self, entry: Entry, arn: str | None, **details: Any) -> Entry:
+        """Write down that it exists, and what else is known of it now."""
+        return self._add(entry, event="created", arn=arn, details=details)
+
+    def removed(self, entry: Entry) -> Entry:
+        """Write down that it is gone."""
+        return self._add(entry, event="removed")
+
+    def keep(self) -> None:
+        """Write down that the user wants to keep what was created."""
+        self._write(event="kept")
+        self.kept = True
+
+    def note(self, name: str, value: Any) -> None:
+        """Write down something that other processes of the run are to know: JSON, nothing secret."""
+        self._write(event="note", name=name, value=value)
+        self._notes[name] = value
+
+    def noted(self, name: str) -> Any:
+        """Return what was noted under a name, by any process of this run; None when nothing was."""
+        self.reload()
+        return self._notes.get(name)
+
+    def expired(self, now: datetime | None = None) -> bool:
+        """Tell whether what the run created has reached its maximum life."""
+        return (now or datetime.now(UTC)) >= self.expires_at
+
+    def last(self) -> bool:
+        """Tell whether no other process of the run holds the file; from then on none can join until `close`."""
+        return _lock_alone(self._descriptor)
+
+    @contextmanager
+    def alone(self, purpose: str = "writing") -> Iterator[None]:
+        """Keep the run's other processes and threads from the same purpose meanwhile. Not to be nested in itself."""
+        # A file of its own: the lock on the inventory is shared by all of them for as long as they live.
+        gate = _locked(self._gate(purpose), fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            os.close(gate)
+
+    def close(self) -> None:
+        """Let go of the file; it goes when everything it names is gone and nobody else holds it."""
+        if self._file is None:
+            return
+        try:
+            with suppress(FileNotFoundError):
+                self.reload()
+                if not self.remaining and self.last():
+                    for gate in self.path.parent.glob(f"{self.run}.*.lock"):
+                        gate.unlink(missing_ok=True)
+                    self.path.unlink(missing_ok=True)
+        finally:
+            os.close(self._file)
+            self._file = None
+
+    def _gate(self, purpose: str) -> Path:
+        return self.path.with_name(f"{self.run}.{purpose}.lock")
+
+    @property
+    def _descriptor(self) -> int:
+        if self._file is None:
+            raise DsqlError(f"the inventory of run {self.run} is not held by this process")
+        return self._file
+
+    def _add(self, entry: Entry, **line: Any) -> Entry:
+        self._write(number=entry.number, **line)
+        self._take({"number": entry.number, **line})
+        return self._entries[entry.number]
+
+    def _write(self, **line: Any) -> None:
+        text = json.dumps(line, separators=(",", ":"), default=str).encode() + b"\n"
+        size = os.fstat(self._descriptor).st_size
+        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+            text = b"\n" + text  # a kill has torn the last line
+        os.write(self._descriptor, text)
+        os.fsync(self._descriptor)
+
+
+def _locked(path: Path, how: int) -> int:
+    """Open a file that others may be removing, and lock it."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        fcntl.flock(file, how)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file), path.stat()):
+                return file
+        os.close(file)  # it was removed between opening and locking
+
+
+def _lock_alone(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def inventories(directory: Path | None = None) -> list[Path]:
+    """Return the files of all runs, the oldest first."""
+    folder = directory or state_directory()
+    return sorted(folder.glob("*.jsonl"))
+
+
+def _sync_directory(folder: Path) -> None:
+    """Have the file's name survive a power loss as well."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,139 @@
+"""One target's (or runner's) part of a run on AWS: what it needs to create things, and to remove exactly those."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, TypeVar, final
+
+from pytest_dsql.aws import creating, reaper
+from pytest_dsql.aws.creating import Made
+from pytest_dsql.aws.failures import Failure
+from pytest_dsql.aws.inventory import LIFE, Entry, Inventory
+from pytest_dsql.aws.resources import CREATED_TAG, EXPIRES_TAG, RUN_TAG
+from pytest_dsql.aws.sessions import Clients
+from pytest_dsql.aws.waiting import Clock, until
+from pytest_dsql.errors import DsqlError, UsageError
+
+T = TypeVar("T")
+
+#: `--dsql-target-option life=HOURS`: of every target that is created.
+_LONGEST_LIFE_H: Final = 72
+
+
+@final
+@dataclass(slots=True)
+class AwsRun:
+    """What a target that is created works with. Made by `begin`."""
+
+    owner: str  #: the target's or runner's name: what `remove` removes
+    region: str
+    clients: Clients
+    inventory: Inventory
+    clock: Clock = field(default_factory=Clock)
+    say: Callable[[str], None] = lambda _text: None
+
+    @classmethod
+    def begin(
+        cls,
+        run_id: str,
+        owner: str,
+        *,
+        region: str | None,
+        profile: str | None = None,
+        role: str | None = None,
+        life: timedelta = LIFE,
+        say: Callable[[str], None] = lambda _text: None,
+    ) -> AwsRun:
+        """Look up who we are, and begin (or join) the run's inventory. Creates nothing in the account.
+
+        Raises UsageError without a Region, MissingExtra, CredentialsError, AwsError.
+        """
+        clients = Clients(profile=profile, role=role)
+        region = region_for(clients, region, owner)
+        inventory = Inventory.create(run_id, account=clients.account, profile=profile, role=role, life=life)
+        return cls(owner=owner, region=region, clients=clients, inventory=inventory, say=say)
+
+    def tags(self, entry: Entry | None = None) -> dict[str, str]:
+        """Return the tags of everything that the run creates; with the entry's name where the kind has none itself."""
+        tags = {
+            RUN_TAG: self.inventory.run,
+            CREATED_TAG: f"{self.inventory.created_at:%Y-%m-%dT%H:%M:%S+00:00}",
+            EXPIRES_TAG: f"{self.inventory.expires_at:%Y-%m-%dT%H:%M:%S+00:00}",
+        }
+        return {"Name": entry.name, **tags} if entry is not None else tags
+
+    def tag_list(self, entry: Entry | None = None) -> list[dict[str, str]]:
+        """Return the tags in the shape of RDS, EC2 and most others: Key and Value."""
+        return [{"Key": key, "Value": value} for key, value in self.tags(entry).items()]
+
+    def name(self, what: str) -> str:
+        """Return a name of ours: the same for the same run and `what`; letters, digits, hyphens, at most 63."""
+        run = re.sub(r"[^a-z0-9]+", "-", self.inventory.run.lower()).strip("-")
+        name = f"pytest-dsql-{run}-{what}"
+        if len(name) > 63:
+            raise UsageError(f"the run's id {self.inventory.run!r} is too long for names on AWS")
+        return name
+
+    def create(
+        self,
+        kind: str,
+        name: str,
+        call: Callable[[Entry], Made],
+        *,
+        region: str | None = None,
+        again_on: frozenset[Failure] = frozenset(),
+        **details: Any,
+    ) -> Entry:
+        """Create one thing of this target: see `creating.create`."""
+        self.check()
+        return creating.create(
+            self.clients,
+            self.inventory,
+            kind,
+            region or self.region,
+            name,
+            call,
+            owner=self.owner,
+            again_on=again_on,
+            clock=self.clock,
+            **details,
+        )
+
+    def wait(self, probe: Callable[[], T | None], *, what: str, limit_s: float, **pace: float) -> T:
+        """Wait until `probe` returns something: see `waiting.until`."""
+        return until(probe, what=what, limit_s=limit_s, clock=self.clock, **pace)
+
+    def check(self) -> None:
+        """Raise DsqlError when the maximum life of what the run created is over: it takes no new work then."""
+        if self.inventory.expired(self.clock.now()):
+            raise DsqlError(
+                f"run {self.inventory.run} has reached its maximum life ({self.inventory.expires_at:%Y-%m-%dT%H:%MZ}): "
+                "it does no new work on AWS (--dsql-target-option life=HOURS allows more)"
+            )
+
+    def remove(self) -> reaper.Removal:
+        """Remove what this target or runner created, and wait until it is gone. Raises nothing for what remains."""
+        return reaper.remove(self.clients, self.inventory, owner=self.owner, clock=self.clock, say=self.say)
+
+
+def region_for(clients: Clients, region: str | None, owner: str) -> str:
+    """Return the Region to create in: the option's, else the environment's or profile's. Raises UsageError."""
+    region = region or clients.default_region
+    if region is None:
+        raise UsageError(f"target {owner!r} needs an AWS Region to be created in: give --dsql-region")
+    if not re.fullmatch(r"[a-z]{2,}(?:-[a-z]+)+-\d{1,2}", region):
+        raise UsageError(f"--dsql-region: {region!r} is not an AWS Region such as eu-central-1")
+    return region
+
+
+def life_of(options: Mapping[str, str]) -> timedelta:
+    """Return the maximum life that `life=HOURS` asks for. Raises UsageError."""
+    text = options.get("life")
+    if text is None:
+        return LIFE
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= _LONGEST_LIFE_H:
+        raise UsageError(f"--dsql-target-option life: whole hours from 1 to {_LONGEST_LIFE_H}, not {text!r}")
+    return timedelta(hours=int(text))

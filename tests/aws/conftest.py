@@ -1,0 +1,85 @@
+"""An AWS account of the test's own: moto in process, or as a server in a process that outlives what is killed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from moto import mock_aws
+
+from pytest_dsql.connect.credentials import forget_credentials
+
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+@pytest.fixture
+def aws_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Keys that no account has, and a state directory of the test's own."""
+    environment = {**KEYS, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path / "home")}
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    forget_credentials()
+    yield environment
+    forget_credentials()
+
+
+@pytest.fixture
+def account(aws_environment: dict[str, str]) -> Iterator[None]:
+    """An empty account in this process."""
+    with mock_aws():
+        yield
+
+
+@pytest.fixture
+def server(aws_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    """The address of an empty account in another process; boto3 goes there."""
+    with moto_server(tmp_path) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        yield address
+
+
+@contextmanager
+def moto_server(directory: Path) -> Iterator[str]:
+    """Run moto_server on 127.0.0.1 until the block ends."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    with (directory / "moto.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log
+        )
+        try:
+            _until_it_answers(address, process, directory / "moto.log")
+            yield address
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def _until_it_answers(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        assert process.poll() is None, log.read_text()
+        try:
+            with urllib.request.urlopen(f"{address}/moto-api/", timeout=5):
+                return
+        except OSError:
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)

@@ -1,0 +1,247 @@
+"""Creating and removing, in an account of moto's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pytest_dsql.aws.creating import Made
+from pytest_dsql.aws.failures import AwsError, Failure
+from pytest_dsql.aws.inventory import Entry, Inventory
+from pytest_dsql.aws.reaper import reap, remove
+from pytest_dsql.aws.run import AwsRun
+from pytest_dsql.aws.waiting import Clock, WaitedInVain
+
+REGION = "us-east-1"
+
+
+class Hours:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.at = datetime.now(UTC)
+        self.slept: list[float] = []
+
+    def clock(self) -> Clock:
+        return Clock(monotonic=self.monotonic, sleep=self.sleep, now=lambda: self.at)
+
+    def monotonic(self) -> float:
+        return self.at.timestamp()
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.at += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def run(account: None) -> AwsRun:
+    run = AwsRun.begin("run-1", "dsql", region=REGION)
+    run.clock = Hours().clock()
+    return run
+
+
+def cluster_call(run: AwsRun) -> Callable[[Entry], Made]:
+    def call(entry: Entry) -> Made:
+        made = run.clients.call(
+            "dsql",
+            REGION,
+            "create_cluster",
+            deletionProtectionEnabled=False,
+            clientToken=entry.token,
+            tags=run.tags(entry),
+        )
+        return Made(made["arn"])
+
+    return call
+
+
+def clusters(run: AwsRun) -> list[Any]:
+    return list(run.clients.pages("dsql", REGION, "list_clusters", "clusters"))
+
+
+def test_what_is_created_is_removed(run: AwsRun) -> None:
+    entry = run.create("dsql-cluster", run.name("dsql"), cluster_call(run))
+    assert entry.arn
+    assert len(clusters(run)) == 1
+    removal = run.remove()
+    assert [one.number for one in removal.removed] == [entry.number]
+    assert removal.remaining == []
+    assert clusters(run) == []
+
+
+def test_the_intent_is_on_disk_before_the_call(run: AwsRun) -> None:
+    seen: list[list[Entry]] = []
+
+    def call(entry: Entry) -> Made:
+        seen.append(Inventory.read(run.inventory.path).remaining)
+        return cluster_call(run)(entry)
+
+    made = run.create("dsql-cluster", "one", call)
+    assert [[one.token for one in entries] for entries in seen] == [[made.token]]
+    assert run.inventory.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_cluster_is_found_although_the_answer_was_lost(run: AwsRun) -> None:
+    class Lost(Exception):
+        pass
+
+    def call(entry: Entry) -> Made:
+        cluster_call(run)(entry)
+        raise Lost
+
+    with pytest.raises(Lost):
+        run.create("dsql-cluster", "one", call)
+    assert len(clusters(run)) == 1
+    assert run.remove().remaining == []
+    assert clusters(run) == []
+
+
+def test_throttling_is_waited_out_with_the_same_token(run: AwsRun) -> None:
+    tokens: list[str] = []
+
+    def call(entry: Entry) -> Made:
+        tokens.append(entry.token)
+        if len(tokens) < 4:
+            raise AwsError(
+                "throttled",
+                failure=Failure.THROTTLED,
+                code="ThrottlingException",
+                action="dsql:CreateCluster",
+                region="",
+            )
+        return cluster_call(run)(entry)
+
+    run.create("dsql-cluster", "one", call)
+    assert len(tokens) == 4
+    assert len(set(tokens)) == 1
+    assert len(clusters(run)) == 1
+
+
+@pytest.mark.parametrize("failure", [Failure.DENIED, Failure.QUOTA, Failure.INVALID])
+def test_a_refused_create_leaves_nothing_to_remove(run: AwsRun, failure: Failure) -> None:
+    def call(_entry: Entry) -> Made:
+        raise AwsError("no", failure=failure, code="No", action="dsql:CreateCluster", region=REGION)
+
+    with pytest.raises(AwsError, match="no"):
+        run.create("dsql-cluster", "one", call)
+    assert run.inventory.remaining == []
+
+
+def test_an_unanswered_create_is_still_looked_for(run: AwsRun) -> None:
+    def call(entry: Entry) -> Made:
+        cluster_call(run)(entry)
+        raise AwsError("?", failure=Failure.UNREACHABLE, code="ReadTimeoutError", action="a:B", region=REGION)
+
+    with pytest.raises(WaitedInVain):
+        run.create("dsql-cluster", "one", call)
+    assert len(clusters(run)) == 1, "each try has the same client token"
+    assert run.remove().remaining == []
+    assert clusters(run) == []
+
+
+def test_a_taken_name_that_is_not_ours_is_left_alone(run: AwsRun) -> None:
+    run.clients.call("dsql", REGION, "create_cluster", deletionProtectionEnabled=False, tags={"Name": "one"})
+
+    def call(_entry: Entry) -> Made:
+        raise AwsError("taken", failure=Failure.TAKEN, code="Exists", action="a:B", region=REGION)
+
+    with pytest.raises(AwsError, match="it isn't this run's, so it is left alone"):
+        run.create("dsql-cluster", "one", call)
+    assert run.inventory.remaining == []
+    assert len(clusters(run)) == 1
+
+
+def test_nothing_is_created_after_the_maximum_life(run: AwsRun) -> None:
+    hours = Hours()
+    hours.at += timedelta(hours=13)
+    run.clock = hours.clock()
+    with pytest.raises(Exception, match="maximum life"):
+        run.create("dsql-cluster", "one", cluster_call(run))
+
+
+def test_a_second_job_leaves_a_running_job_alone(run: AwsRun) -> None:
+    run.create("dsql-cluster", "one", cluster_call(run))
+    assert reap(clock=Hours().clock()).removed == []
+    assert len(clusters(run)) == 1
+    run.inventory.close()  # its process is gone
+    assert len(reap(clock=Hours().clock()).removed) == 1
+    assert clusters(run) == []
+
+
+def test_an_expired_run_is_removed_although_it_runs(run: AwsRun) -> None:
+    run.create("dsql-cluster", "one", cluster_call(run))
+    hours = Hours()
+    hours.at += timedelta(hours=13)
+    assert len(reap(clock=hours.clock()).removed) == 1
+    assert clusters(run) == []
+
+
+def test_another_accounts_run_is_left_and_said(run: AwsRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.create("dsql-cluster", "one", cluster_call(run))
+    run.inventory.close()
+    monkeypatch.setattr("pytest_dsql.aws.sessions.Clients.account", "999999999999")
+    removal = reap(clock=Hours().clock())
+    assert removal.removed == []
+    assert "another AWS account" in removal.remaining[0][1]
+    assert "999999999999" not in removal.remaining[0][1]
+
+
+def test_a_failed_removal_does_not_keep_the_others(run: AwsRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_dsql.aws.kinds.dsql_cluster import DsqlCluster
+
+    first = run.create("dsql-cluster", "first", cluster_call(run))
+    second = run.create("dsql-cluster", "second", cluster_call(run))
+    real = DsqlCluster.delete
+
+    def delete(self: DsqlCluster, clients: Any, entry: Entry) -> None:
+        if entry.number == first.number:
+            raise AwsError("denied", failure=Failure.DENIED, code="AccessDenied", action="a:B", region=REGION)
+        real(self, clients, entry)
+
+    monkeypatch.setattr(DsqlCluster, "delete", delete)
+    removal = run.remove()
+    assert [one.number for one in removal.removed] == [second.number]
+    assert [(one.number, reason) for one, reason in removal.remaining] == [(first.number, "denied")]
+    assert [one.number for one in run.inventory.remaining] == [first.number]
+
+
+def test_a_conflict_is_tried_again(run: AwsRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_dsql.aws.kinds.dsql_cluster import DsqlCluster
+
+    run.create("dsql-cluster", "one", cluster_call(run))
+    real = DsqlCluster.delete
+    tries = []
+
+    def delete(self: DsqlCluster, clients: Any, entry: Entry) -> None:
+        tries.append(entry.number)
+        if len(tries) < 3:
+            raise AwsError("busy", failure=Failure.CONFLICT, code="ConflictException", action="a:B", region=REGION)
+        real(self, clients, entry)
+
+    monkeypatch.setattr(DsqlCluster, "delete", delete)
+    assert run.remove().remaining == []
+    assert len(tries) == 3
+
+
+def test_what_is_not_seen_yet_is_waited_for(run: AwsRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A create call that was killed may have been accepted a moment ago: "there is none" proves nothing yet."""
+    from pytest_dsql.aws.kinds.dsql_cluster import DsqlCluster
+
+    entry = run.inventory.intend("dsql-cluster", REGION, "one", owner="dsql")
+    real = DsqlCluster.find
+    looks = []
+
+    def find(self: DsqlCluster, clients: Any, entry: Entry) -> str | None:
+        looks.append(1)
+        if len(looks) == 4:
+            cluster_call(run)(entry)
+        return real(self, clients, entry)
+
+    monkeypatch.setattr(DsqlCluster, "find", find)
+    removal = remove(run.clients, run.inventory, clock=run.clock)
+    assert [one.number for one in removal.removed] == [entry.number]
+    assert len(looks) == 4
+    assert clusters(run) == []
