@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_dsql.experiment.cells import Load
     from pytest_dsql.experiment.plans import Plan
     from pytest_dsql.local.controls import LocalControls
+    from pytest_dsql.results.resumption import Resumption
     from pytest_dsql.results.writer import ResultsFile
     from pytest_dsql.targets.target import Target
     from pytest_dsql.workloads.inserts.workload import Inserts
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 SETTINGS: Final = pytest.StashKey[Settings]()
 RUN_ID: Final = pytest.StashKey[str]()
+#: What this session goes on with; None in a run that begins.
+RESUMPTION: Final[pytest.StashKey[Resumption | None]] = pytest.StashKey()
 #: The target while there is one.
 TARGET: Final = pytest.StashKey["Target"]()
 
@@ -216,7 +219,7 @@ def dsql_results(dsql_target: Target, pytestconfig: pytest.Config) -> Iterator[R
     settings = settings_of(pytestconfig)
     directory = Path(pytestconfig.invocation_params.dir, settings.results)
     run = RunInfo.collect(id=pytestconfig.stash[RUN_ID], plan=settings.plan, seed=settings.seed)
-    results = ResultsFile(directory, run)
+    results = ResultsFile(directory, run, resumption=pytestconfig.stash[RESUMPTION])
     results.put_target(dsql_target.name, **dsql_target.facts)
     yield results
     results.finish()
@@ -248,9 +251,12 @@ def dsql_load(
     """Measure cells: `.closed(mix, connections=)`, `.open(mix, rate=, connections=)`, `.capacity(mix, slo, start=)`."""
     from pytest_dsql.experiment.cells import Load
     from pytest_dsql.report.progress import ProgressLine
+    from pytest_dsql.results.kept import KeptCells
+    from pytest_dsql.targets.identity import identity_of
 
     config = request.config
     settings = settings_of(config)
+    resumption = config.stash[RESUMPTION]
     with ProgressLine(Screen(config)) as line:
         yield Load(
             endpoint=dsql_target.endpoint,
@@ -266,6 +272,12 @@ def dsql_load(
             progress=line.cell,
             note=dsql_results.put_experiment,
             scheduler=dsql_scheduler,
+            kept=KeptCells(
+                dsql_results.path.parent,
+                whole=frozenset() if resumption is None else resumption.whole,
+                taken=dsql_results.took,
+            ),
+            about={"plan": settings.plan, "seed": settings.seed, "target": identity_of(settings, dsql_target)},
         )
 
 

@@ -6,15 +6,18 @@ import os
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 from _pytest._code import Traceback  # pytest's own way to say which frames to show
 
 from pytest_dsql import fixtures
 from pytest_dsql.errors import ConnectionFailed, DsqlError, Inconclusive, Invalid, UsageError
-from pytest_dsql.fixtures import RUN_ID, SETTINGS, TARGET, settings_of
+from pytest_dsql.fixtures import RESUMPTION, RUN_ID, SETTINGS, TARGET, settings_of
 from pytest_dsql.settings import OPTIONS, Settings
+
+if TYPE_CHECKING:
+    from pytest_dsql.results.resumption import Resumption
 
 #: How many selected tests of this process measure cells.
 _ASKED: Final = pytest.StashKey[int]()
@@ -63,8 +66,28 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from None
     config.stash[_ASKED] = 0
     worker_input = getattr(config, "workerinput", None)
-    config.stash[RUN_ID] = worker_input["dsql_run"] if worker_input else _new_run_id()
+    try:
+        resumption = _resumption(config, worker_input)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+    config.stash[RESUMPTION] = resumption
+    config.stash[RUN_ID] = worker_input["dsql_run"] if worker_input else resumption.run if resumption else _new_run_id()
     config.pluginmanager.register(fixtures, "dsql_fixtures")
+
+
+def _resumption(config: pytest.Config, worker_input: Mapping[str, Any] | None) -> Resumption | None:
+    """What this session goes on with. Raises UsageError when the user named no run that can be resumed."""
+    settings = settings_of(config)
+    if settings.resume is None:
+        return None
+    from pytest_dsql.results.resumption import GoingOn, Resumption
+
+    if worker_input is not None:
+        return Resumption(*worker_input["dsql_resumption"])
+    directory = Path(config.invocation_params.dir, settings.results)
+    resumption = Resumption.of(directory, settings.resume, plan=settings.plan, seed=settings.seed)
+    config.add_cleanup(GoingOn.alone(directory / resumption.run).close)
+    return resumption
 
 
 def _check_engine_settings(settings: Mapping[str, str]) -> None:
@@ -83,6 +106,8 @@ def _new_run_id() -> str:
 def pytest_configure_node(node: Any) -> None:
     """Send the run's id to an xdist worker, so that all write one results file and share one engine."""
     node.workerinput["dsql_run"] = node.config.stash[RUN_ID]
+    resumption = node.config.stash[RESUMPTION]
+    node.workerinput["dsql_resumption"] = resumption and (resumption.run, resumption.at, resumption.whole)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -203,6 +228,15 @@ def _cells_of(config: pytest.Config) -> dict[str, Any] | None:
     return read_results(path)
 
 
+def _forget_kept_cells(config: pytest.Config) -> None:
+    """A run that is complete is not resumed, so what it kept for that can go."""
+    run = Path(config.invocation_params.dir, settings_of(config).results, config.stash[RUN_ID])
+    if run.is_dir():
+        from pytest_dsql.results.kept import forget_all
+
+        forget_all(run)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """A run that asked for cells and decided none of them does not pass."""
@@ -216,6 +250,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if _UNFIT in config.stash:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
         return
+    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not (
+        session.shouldstop or session.shouldfail
+    ):
+        _forget_kept_cells(config)
     if exitstatus != pytest.ExitCode.OK or config.option.collectonly or not config.stash[_ASKED]:
         return
     results = _cells_of(config)

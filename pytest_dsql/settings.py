@@ -71,6 +71,7 @@ OPTIONS: Final = (
     Option("scheduler", "ADDRESS", "a Dask scheduler whose workers make the load, like tcp://10.0.0.5:8786"),
     Option("workers", "N", "load generator processes (default: 1 on local, one per core elsewhere)"),
     Option("results", "DIR", "where results are written (default: .dsql)"),
+    Option("resume", "RUN", "go on with an interrupted run: its id, or latest; cells that are whole are not run again"),
     Option("inconclusive", "fail|skip", "what an inconclusive or invalid cell does to its test (default: fail)"),
     Option(
         "set", "NAME=VALUE", "a setting of the embedded engine; `pytest-dsql local --help` lists them", repeatable=True
@@ -101,6 +102,7 @@ class Settings:
     scheduler: str | None = None  #: None: the load is made on this host
     workers: int | None = None  #: None: 1 on local, one per core elsewhere
     results: str = ".dsql"
+    resume: str | None = None  #: a run's id; None: a new run
     inconclusive: str = "fail"
     set: Mapping[str, str] = field(default_factory=dict)
     latency: str | None = None  #: of the embedded engine; None: its own speed

@@ -70,6 +70,17 @@ class Transaction:
     def __repr__(self) -> str:
         return f"<transaction {self.name} ({self.kind})>"
 
+    def definition(self) -> tuple[str, bool, str]:
+        """Return what tells this transaction from another of its name: kind, block, and a digest of its code."""
+        import hashlib
+        import inspect
+
+        try:
+            code = inspect.getsource(self.function)
+        except (OSError, TypeError):  # made without a file
+            code = self.function.__code__.co_code.hex() + repr(self.function.__code__.co_consts)
+        return self.kind, self.block, hashlib.blake2b(code.encode(), digest_size=16).hexdigest()
+
     def __reduce__(self) -> tuple[Any, ...]:
         # The module attribute of that name is this object, so the function itself travels by value (cloudpickle).
         return Transaction, (self.function, self.kind, self.name, self.block)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_dsql.load.cell import Cell
     from pytest_dsql.load.connections import Connections
     from pytest_dsql.load.fleet import Progress
+    from pytest_dsql.results.kept import KeptCells
     from pytest_dsql.slo.objectives import Slo
     from pytest_dsql.slo.verdict import Outcome
 
@@ -55,6 +56,10 @@ class Load:
     #: How much latency and how many faults the target has injected so far: when it grows, a cell was simulated.
     injections: Callable[[], int] = lambda: 0
     scheduler: Client | None = None  #: of Dask, whose workers make the load; None: this host
+    kept: KeptCells | None = None  #: where whole cells are kept for when the run is resumed; None: nowhere
+    about: Mapping[str, Any] = field(
+        default_factory=dict
+    )  #: what the whole run is about: a cell is taken only if alike
     _made: int = field(default=0, init=False)
     _repeat: int = field(default=1, init=False)
     _capacities: int = field(default=0, init=False)
@@ -220,13 +225,19 @@ class Load:
                 raise SloMissed(cell.table())
 
     def _connections(self, kind: str, n: int, workers: int, measure: Callable[[], ConnectStats]) -> Connections:
+        from pytest_dsql.experiment.keeping import Keeper
         from pytest_dsql.load.connections import Connections
 
         identity = self._next_id()
-        with self.exclusive():
-            before = self.injections()
-            stats = measure()
-            simulated = self.injections() != before
+        keeper = Keeper(self.kept, identity, {**self.about, "kind": kind, "connections": n, "workers": workers})
+        taken = keeper.take(ConnectStats)
+        if taken is not None:
+            stats, simulated = taken.figures, taken.simulated
+        else:
+            with self.exclusive():
+                before = self.injections()
+                stats = measure()
+                simulated = self.injections() != before
         connections = Connections(
             stats,
             id=identity,
@@ -239,9 +250,11 @@ class Load:
             record=self.record,
         )
         self.record(connections)
+        keeper.keep(stats, None, simulated)
         return connections
 
     def _cell(self, arrival: Arrival, mix: Mix, connections: int, warmup: float, duration: float, how: How) -> Cell:
+        from pytest_dsql.experiment.keeping import Keeper
         from pytest_dsql.load.cell import Cell
         from pytest_dsql.load.fleet import CellInterrupted
 
@@ -260,9 +273,16 @@ class Load:
             self.endpoint, self.connect, self.seed, self.progress, self.injections, self.scheduler
         )
 
+        keeper = Keeper(self.kept, identity, {**self.about, "repeat": repeat, **shape.arguments()})
+
         def stretch(number: int, window_s: float) -> tuple[Measurement, dict[str, int] | None]:
+            keeper.forget()
             with self.exclusive():
                 return measure(shape, surroundings, number, window_s)
+
+        def record(cell: Cell) -> None:
+            self.record(cell)
+            keeper.keep(cell.measurement, cell.invariants, cell.simulated)
 
         def cell_of(measurement: Measurement, invariants: dict[str, int] | None) -> Cell:
             cell = Cell(
@@ -275,12 +295,16 @@ class Load:
                 window_s=duration,
                 # A further stretch has as many windows as the cell has had: 1, then 2. So its number is new.
                 extend=lambda windows: stretch(1 + windows, duration * windows),
-                record=self.record,
+                record=record,
             )
             self._cells.append(cell)
-            self.record(cell)
+            record(cell)
             return cell
 
+        # What happens beside a cell is a part of the test, which may rely on what that did.
+        taken = None if how.get("during") else keeper.take(Measurement)
+        if taken is not None:
+            return cell_of(taken.figures, taken.invariants)
         try:
             return cell_of(*stretch(1, duration))
         except CellInterrupted as interruption:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypedDict, final
 
 from pytest_dsql.access import UNIFORM, Access
@@ -54,6 +54,26 @@ class Shape:
     warmup_s: float
     window_s: float
     how: How
+
+    def arguments(self) -> dict[str, Any]:
+        """Return everything that was asked of the cell as plain data: cells are the same when these are."""
+        workload = self.mix.workload
+        return {
+            "arrival": [self.arrival.kind, self.arrival.rate],
+            "mix": {one.name: [self.mix.weights[one.name], *one.definition()] for one in self.mix},
+            "workload": None if workload is None else [type(workload).__qualname__, repr(workload.scale)],
+            "connections": self.connections,
+            "workers": self.workers,
+            "warmup_s": float(self.warmup_s),
+            "window_s": float(self.window_s),
+            **{name: _described(value) for name, value in self.how.items() if name != "workers"},
+        }
+
+
+def _described(value: object) -> object:
+    if isinstance(value, bool | int | float | str):
+        return value
+    return repr(value) if is_dataclass(value) else getattr(value, "__qualname__", type(value).__qualname__)
 
 
 @final

@@ -44,6 +44,9 @@ def summary_lines(results: Mapping[str, Any], width: int = 100, colour: bool = F
             lines += textwrap.wrap(f"{name}: {_figures(figures)}", width, subsequent_indent="    ")
     if cells:
         lines += ["", _totals(cells, colour)]
+        for one in results["run"]["resumed"]:
+            count = len(one["taken"])
+            lines.append(f"resumed at {one['at']}: {count} cell{'' if count == 1 else 's'} taken from before")
         if any(cell["simulated"] for cell in cells):
             lines += textwrap.wrap(_SIMULATED, width)
     return lines

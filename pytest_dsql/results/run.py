@@ -98,6 +98,7 @@ class RunInfo:
             "versions": dict(self.versions),
             "host": asdict(self.host),
             "machine_fingerprint": self.host.fingerprint,
+            "resumed": [],
         }
 
 

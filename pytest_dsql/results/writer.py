@@ -13,15 +13,15 @@ from typing import Any, Final, final
 from pytest_dsql.errors import DsqlError, UsageError
 from pytest_dsql.load.cell import Cell
 from pytest_dsql.load.connections import Connections
-from pytest_dsql.masking import mask
 from pytest_dsql.results.cell import cell_dict
+from pytest_dsql.results.mask import masked_value
 from pytest_dsql.results.reader import FILE_NAME, LATEST, parse_results
+from pytest_dsql.results.resumption import GoingOn, Resumption
 from pytest_dsql.results.run import RunInfo, utc_now
 from pytest_dsql.results.schema import SCHEMA_VERSION
+from pytest_dsql.results.whole import replace_whole
 
 _LOCK_NAME: Final = ".lock"
-#: Base64 of our own counts: nothing in it can be a secret, and a mask could only break it.
-_UNMASKED: Final = ("histogram",)
 
 
 @final
@@ -32,20 +32,46 @@ class ResultsFile:
     the directory can't be written to, DsqlError when a later write fails; what was written before stays as it is.
     """
 
-    def __init__(self, directory: Path | str, run: RunInfo) -> None:
+    def __init__(self, directory: Path | str, run: RunInfo, *, resumption: Resumption | None = None) -> None:
         self.directory: Final = Path(directory)
         self.run: Final = run
+        self._resumption: Final = resumption
         self.path: Final = self.directory / run.id / FILE_NAME
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # Also proves, before any cell is measured, that its figures can be kept.
-            self._update(lambda _content: None)
+            self._update(self._begin)
+            self._going_on: Final = GoingOn(self.path.parent)
         except OSError as error:
             raise UsageError(
                 f"can't write results to {self.path.parent}: {error.strerror or error}; "
                 "choose another directory with --dsql-results"
             ) from None
         self._link()
+
+    def _begin(self, content: dict[str, Any]) -> None:
+        """Note that the run was resumed: once, however many processes this session has."""
+        if self._resumption is not None:
+            content["run"]["finished_at"] = None
+            self._entry(content)
+
+    def _entry(self, content: dict[str, Any]) -> dict[str, Any]:
+        assert self._resumption is not None
+        known: list[dict[str, Any]] = content["run"]["resumed"]
+        for one in known:
+            if one["at"] == self._resumption.at:
+                return one
+        entry = {
+            "at": self._resumption.at,
+            "machine_fingerprint": self.run.host.fingerprint,
+            "taken": [],
+        }
+        known.append(entry)
+        return entry
+
+    def took(self, identity: str) -> None:
+        """Note that a cell was not measured again after the run was resumed."""
+        self._write(lambda content: self._entry(content)["taken"].append(masked_value(identity)))
 
     def put(self, cell: Cell | Connections | Mapping[str, Any]) -> None:
         """Add a cell, or replace the one of the same id."""
@@ -86,6 +112,7 @@ class ResultsFile:
             content["run"]["finished_at"] = utc_now()
 
         self._write(note)
+        self._going_on.close()
 
     def _write(self, change: Callable[[dict[str, Any]], None]) -> None:
         try:
@@ -100,7 +127,7 @@ class ResultsFile:
             content = self._content()
             change(content)
             text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
-            _replace(self.path, text + "\n")
+            replace_whole(self.path, f"{text}\n".encode())
 
     def _content(self) -> dict[str, Any]:
         try:
@@ -135,36 +162,3 @@ class ResultsFile:
                 temporary.replace(self.directory / LATEST)
             except OSError:
                 temporary.unlink(missing_ok=True)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Put a file in place whole: a reader or a crash sees the old content or the new, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def masked_value(value: Any) -> Any:
-    """Return `value` with every text in it masked, names of objects included."""
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, Mapping):
-        return {
-            mask(str(name)): member if name in _UNMASKED else masked_value(member) for name, member in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [masked_value(member) for member in value]
-    return value

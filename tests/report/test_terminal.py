@@ -16,8 +16,14 @@ from tests.load.made_cells import HEALTHY, cell, good_measurement, measurement, 
 from tests.results.made_files import SLO, content, full_file
 
 
-def results(*cells: Any, experiments: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {"cells": [cell_dict(one) for one in cells], "experiments": experiments or {}}
+def results(
+    *cells: Any, experiments: dict[str, Any] | None = None, resumed: list[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    return {
+        "run": {"resumed": resumed or []},
+        "cells": [cell_dict(one) for one in cells],
+        "experiments": experiments or {},
+    }
 
 
 def judged(
@@ -78,7 +84,8 @@ def test_everything_a_file_can_hold(tmp_path: Path) -> None:
     assert "burst [500] 500 490 122.5 4.00/4.00 ms 1.00 ms fail" in lines
     assert "10 of 500 connections were refused with 28000: unable to accept connection." in lines
     assert "token_signing: n 50, p50_ms 0.070" in lines
-    assert lines[-1] == "5 cells: 1 pass, 2 fail, 2 unjudged"
+    assert lines[-2] == "5 cells: 1 pass, 2 fail, 2 unjudged"
+    assert lines[-1] == "resumed at 2026-11-30T12:00:00Z: 1 cell taken from before"
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])
@@ -112,3 +119,14 @@ def test_a_cell_with_injected_trouble_is_marked_and_explained() -> None:
     lines = flat(summary_lines(results(judged(replace(good_measurement(), simulated=True)))))
     assert lines[2].endswith("pass (simulated)")
     assert "simulated: the engine injected latency or faults, so these figures are no database's" in " ".join(lines)
+
+
+def test_a_resumed_run_says_when_and_what_it_took() -> None:
+    resumed = [
+        {"at": "2026-11-30T12:00:00Z", "taken": ["one", "two"]},
+        {"at": "2026-11-30T13:00:00Z", "taken": ["one"]},
+    ]
+    assert summary_lines(results(judged(), resumed=resumed))[-2:] == [
+        "resumed at 2026-11-30T12:00:00Z: 2 cells taken from before",
+        "resumed at 2026-11-30T13:00:00Z: 1 cell taken from before",
+    ]

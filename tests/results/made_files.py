@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_dsql.errors import SloMissed
 from pytest_dsql.load.connections import Connections
+from pytest_dsql.results.resumption import Resumption
 from pytest_dsql.results.run import RunInfo
 from pytest_dsql.results.writer import ResultsFile
 from pytest_dsql.slo.objectives import Latency, Slo, ms
@@ -33,7 +34,10 @@ def burst(**changes: Any) -> Connections:
 
 def full_file(directory: Path) -> ResultsFile:
     """Write a file that has every key: cells of each verdict, a burst, an empty cell, an experiment."""
-    file = ResultsFile(directory, run_info())
+    file = ResultsFile(
+        directory, run_info(), resumption=Resumption(run_info().id, "2026-11-30T12:00:00Z", frozenset({"slow"}))
+    )
+    file.took("slow")
     file.put_target("local", version="PostgreSQL 16.14", simulated=False)
     cell(record=file.put).verdict(SLO)
     slow = measurement(

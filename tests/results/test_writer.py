@@ -14,8 +14,9 @@ import pytest
 
 from pytest_dsql.errors import DsqlError, UsageError
 from pytest_dsql.results import writer
+from pytest_dsql.results.mask import masked_value
 from pytest_dsql.results.reader import read_results
-from pytest_dsql.results.writer import ResultsFile, masked_value
+from pytest_dsql.results.writer import ResultsFile
 from tests.load.made_cells import cell
 from tests.results.made_files import SLO, content, full_file, run_info
 
