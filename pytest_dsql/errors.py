@@ -160,6 +160,11 @@ def _connection_failed(message: str, phase: str, sqlstate: str | None, hint: str
     return ConnectionFailed(message, phase=phase, sqlstate=sqlstate, hint=hint)
 
 
+@final
+class BudgetReached(DsqlError):
+    """No further cell may begin: the run has used the part of its budget up to which one may."""
+
+
 class ForeignSchema(DsqlError):
     """A schema of our name exists without our identity row: it is somebody else's, and stays untouched."""
 

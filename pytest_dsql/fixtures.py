@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_dsql.connect.pool import AsyncDsqlPool, DsqlPool
     from pytest_dsql.experiment.cells import Load
     from pytest_dsql.experiment.plans import Plan
+    from pytest_dsql.load.cost import Books
     from pytest_dsql.local.controls import LocalControls
     from pytest_dsql.results.resumption import Resumption
     from pytest_dsql.results.writer import ResultsFile
@@ -226,6 +227,19 @@ def dsql_results(dsql_target: Target, pytestconfig: pytest.Config) -> Iterator[R
 
 
 @pytest.fixture(scope="session")
+def dsql_books(dsql_target: Target, dsql_results: ResultsFile) -> Iterator[Books]:
+    """What the target costs: lets cells begin while the budget allows it, and tells what each has used."""
+    from pytest_dsql.cost.opening import open_books
+
+    books = open_books(dsql_target.endpoint, dsql_target.local)
+    try:
+        yield books
+    finally:
+        dsql_results.put_costs(books.close())
+        dsql_results.add_cost(dsql_target.name, books.facts())
+
+
+@pytest.fixture(scope="session")
 def dsql_scheduler(pytestconfig: pytest.Config) -> Iterator[Client | None]:
     """The Dask scheduler whose workers make the load (`--dsql-scheduler`), None when this host makes it."""
     address = settings_of(pytestconfig).scheduler
@@ -245,6 +259,7 @@ def dsql_scheduler(pytestconfig: pytest.Config) -> Iterator[Client | None]:
 def dsql_load(
     dsql_target: Target,
     dsql_results: ResultsFile,
+    dsql_books: Books,
     dsql_scheduler: Client | None,
     request: pytest.FixtureRequest,
 ) -> Iterator[Load]:
@@ -278,6 +293,7 @@ def dsql_load(
                 taken=dsql_results.took,
             ),
             about={"plan": settings.plan, "seed": settings.seed, "target": identity_of(settings, dsql_target)},
+            books=dsql_books,
         )
 
 

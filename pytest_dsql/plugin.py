@@ -12,7 +12,7 @@ import pytest
 from _pytest._code import Traceback  # pytest's own way to say which frames to show
 
 from pytest_dsql import fixtures
-from pytest_dsql.errors import ConnectionFailed, DsqlError, Inconclusive, Invalid, UsageError
+from pytest_dsql.errors import BudgetReached, ConnectionFailed, DsqlError, Inconclusive, Invalid, UsageError
 from pytest_dsql.fixtures import RESUMPTION, RUN_ID, SETTINGS, TARGET, settings_of
 from pytest_dsql.settings import OPTIONS, Settings
 
@@ -157,14 +157,19 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Fail a test with a void cell even if it asserts nothing; skip an undecided one where the user asked for that."""
+    """Fail a test with a void cell even if it asserts nothing; skip an undecided one where the user asked for that.
+
+    A test whose cell was not started for want of budget is skipped: it says nothing about the database.
+    """
     result: object = None
-    undecided: AssertionError | None = None
+    undecided: AssertionError | BudgetReached | None = None
     try:
         result = yield
     except (Inconclusive, Invalid) as error:
         if settings_of(pyfuncitem.config).inconclusive != "skip":
             raise
+        undecided = error
+    except BudgetReached as error:
         undecided = error
     load: Any = pyfuncitem.funcargs.get("dsql_load")
     if load is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, final
 from pytest_dsql.errors import UsageError
 from pytest_dsql.experiment.stretch import MOST_PER_CELL, How, Shape, Surroundings, measure
 from pytest_dsql.load.arrivals import SCHEDULED
+from pytest_dsql.load.cost import NO_BOOKS, Books
 from pytest_dsql.load.measurement import Arrival, ConnectStats, Measurement
 from pytest_dsql.transaction import SLOT_BITS, Mix
 
@@ -60,6 +61,7 @@ class Load:
     about: Mapping[str, Any] = field(
         default_factory=dict
     )  #: what the whole run is about: a cell is taken only if alike
+    books: Books = NO_BOOKS  #: let cells begin while the budget allows it, and tell what each has used
     _made: int = field(default=0, init=False)
     _repeat: int = field(default=1, init=False)
     _capacities: int = field(default=0, init=False)
@@ -235,8 +237,11 @@ class Load:
             stats, simulated = taken.figures, taken.simulated
         else:
             with self.exclusive():
+                self.books.admit(identity)
                 before = self.injections()
+                used = self.books.begin()
                 stats = measure()
+                stats.cost = self.books.end(used, identity, stats)
                 simulated = self.injections() != before
         connections = Connections(
             stats,
@@ -270,7 +275,7 @@ class Load:
         repeat = self._repeat
         shape = Shape(identity, arrival, mix, connections, min(workers, connections), warmup, duration, how)
         surroundings = Surroundings(
-            self.endpoint, self.connect, self.seed, self.progress, self.injections, self.scheduler
+            self.endpoint, self.connect, self.seed, self.progress, self.injections, self.scheduler, self.books
         )
 
         keeper = Keeper(self.kept, identity, {**self.about, "repeat": repeat, **shape.arguments()})
@@ -278,6 +283,7 @@ class Load:
         def stretch(number: int, window_s: float) -> tuple[Measurement, dict[str, int] | None]:
             keeper.forget()
             with self.exclusive():
+                self.books.admit(identity)
                 return measure(shape, surroundings, number, window_s)
 
         def record(cell: Cell) -> None:

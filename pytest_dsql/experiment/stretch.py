@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, final
 
 from pytest_dsql.access import UNIFORM, Access
 from pytest_dsql.errors import UsageError
+from pytest_dsql.load.cost import NO_BOOKS, Books
 from pytest_dsql.load.measurement import Arrival, Measurement
 from pytest_dsql.load.retry import RETRY
 from pytest_dsql.transaction import CellRun, Mix, Tally, stream_seed
@@ -87,6 +88,7 @@ class Surroundings:
     progress: Callable[[str], AbstractContextManager[Callable[[Progress], None]]]
     injections: Callable[[], int]  #: how much latency and how many faults the target has injected so far
     scheduler: Client | None  #: whose workers make the load; None: this host
+    books: Books = NO_BOOKS  #: tell what a cell has used
 
 
 def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tuple[Measurement, dict[str, int] | None]:
@@ -118,12 +120,14 @@ def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tup
     )
     before = on.injections()
     beside = Beside(how.get("during"))
+    used = on.books.begin()
     try:
         with on.progress(shape.id) as show:
             measurement = run_cell(plan, progress=beside.watching(show), scheduler=on.scheduler)
     except CellInterrupted as interruption:
         if interruption.measurement is not None:
             interruption.measurement.simulated = on.injections() != before
+            interruption.measurement.cost = on.books.end(used, shape.id, interruption.measurement)
         beside.wait(_PATIENCE_S)
         raise
     except BaseException:
@@ -132,6 +136,7 @@ def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tup
     beside.wait()
     beside.raise_its_error()
     measurement.simulated = on.injections() != before
+    measurement.cost = on.books.end(used, shape.id, measurement)
     if workload is None:
         return measurement, None
     tally = Tally(

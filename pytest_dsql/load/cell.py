@@ -6,9 +6,12 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias, final
 
+from pytest_dsql.errors import BudgetReached
 from pytest_dsql.load.connections import judge_stats, raise_unless_passed
+from pytest_dsql.load.cost import Cost
 from pytest_dsql.load.measurement import ConnectStats, GeneratorHealth, Measurement, Outcome, Samples
 from pytest_dsql.load.merging import merge_measurements
 from pytest_dsql.load.statistics import LatencySummary, Summaries, answered, distribution
@@ -164,6 +167,11 @@ class Cell:
         return None if rtt is None else rtt.p50 / 1e6
 
     @property
+    def cost(self) -> Cost | None:
+        """What the cell has used of what is paid for, in DPU and USD; None when nobody knows."""
+        return self.measurement.cost
+
+    @property
     def look(self) -> int:
         """Which look the cell is at: 1, 2 or 3 after 1, 2 or 4 planned windows."""
         return self.measurement.look.bit_length()
@@ -198,7 +206,12 @@ class Cell:
             if not verdict.wants_samples or self._extend is None:
                 break
             windows = self.measurement.look
-            self._add(windows, *self._extend(windows))
+            try:
+                stretch = self._extend(windows)
+            except BudgetReached as reached:
+                verdict = replace(verdict, reasons=(*verdict.reasons, f"It can't have more samples: {reached}."))
+                break
+            self._add(windows, *stretch)
         self._keep(slo, verdict)
         return verdict
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, final
 
 from pytest_dsql.errors import Inconclusive, Invalid, SloMissed
+from pytest_dsql.load.cost import Cost
 from pytest_dsql.load.measurement import ConnectStats
 from pytest_dsql.load.statistics import LatencySummary, Summaries, distribution
 from pytest_dsql.load.table import connections_table
@@ -73,6 +74,11 @@ class Connections:
 
     def __repr__(self) -> str:
         return f"<connections {self.id}: {self.succeeded} of {self.attempted}>"
+
+    @property
+    def cost(self) -> Cost | None:
+        """What they have used of what is paid for; None when nobody knows."""
+        return self.stats.cost
 
     @property
     def attempted(self) -> int:

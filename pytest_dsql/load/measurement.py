@@ -9,7 +9,10 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Literal, TypeAlias, final
+
+if TYPE_CHECKING:
+    from pytest_dsql.load.cost import Cost
 
 Kind: TypeAlias = Literal["read", "write"]
 
@@ -98,6 +101,7 @@ class ConnectStats:
     elapsed_ns: int = 0  #: from the first attempt to the last one's end
     tokens_signed: int = 0  #: signatures made, over all processes
     messages: dict[str, str] = field(default_factory=dict)  #: SQLSTATE -> one masked message, for the report
+    cost: Cost | None = None  #: of connections that are a cell by themselves; None when nobody knows
 
 
 @final
@@ -133,6 +137,7 @@ class Measurement:
     look: int = 1  #: how many planned windows the cell has had: 1, 2 or 4 make looks 1, 2, 3
     interrupted: str | None = None  #: why the cell ended early (a worker died, SIGINT), None when it did not
     simulated: bool = False  #: whether the target injected latency or faults meanwhile
+    cost: Cost | None = None  #: what it has used of what is paid for; None when nobody knows
 
     @property
     def arrivals(self) -> int:

@@ -42,6 +42,7 @@ def merge_measurements(first: Measurement, second: Measurement) -> Measurement:
         look=first.look + second.look,
         interrupted=first.interrupted or second.interrupted,
         simulated=first.simulated or second.simulated,
+        cost=None if first.cost is None or second.cost is None else first.cost.plus(second.cost),
     )
 
 

@@ -47,9 +47,43 @@ def summary_lines(results: Mapping[str, Any], width: int = 100, colour: bool = F
         for one in results["run"]["resumed"]:
             count = len(one["taken"])
             lines.append(f"resumed at {one['at']}: {count} cell{'' if count == 1 else 's'} taken from before")
+        for line in cost_lines(results):
+            lines += textwrap.wrap(line, width, subsequent_indent="    ")
         if any(cell["simulated"] for cell in cells):
             lines += textwrap.wrap(_SIMULATED, width)
     return lines
+
+
+def cost_lines(results: Mapping[str, Any]) -> list[str]:
+    """Return a line for each target of which something is known: what the run has cost on it, in DPU and USD.
+
+    A target's own total holds loading, and time between the cells; without one the cells are added up.
+    """
+    lines = []
+    for target in results.get("targets", ()):
+        costs = [one["cost"] for one in results["cells"] if one["target"] == target["name"] and one["cost"]]
+        dpu, usd = target.get("cost_dpu"), target.get("cost_usd")
+        if dpu is None and usd is None:
+            dpu, usd = _sum(costs, "dpu"), _sum(costs, "usd")
+        if dpu is None and usd is None:
+            continue
+        parts = [f"{dpu:,.1f} DPU"] if dpu is not None else []
+        if usd is not None:
+            parts.append(f"${usd:,.{2 if usd >= 1 else 4}f}")
+        remarks = ["as it would be on Aurora DSQL"] if target["name"] == "local" else []
+        if target.get("cost_estimated", True):
+            remarks.append("estimated")
+        if target.get("cost_prices"):
+            remarks.append(f"prices: {target['cost_prices']}")
+        if target.get("budget_usd") is not None:
+            remarks.append(f"of a budget of ${target['budget_usd']:,.2f}")
+        lines.append(f"cost on {target['name']}: {', '.join(parts)} ({'; '.join(remarks)})")
+    return lines
+
+
+def _sum(costs: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    known = [one[key] for one in costs if one[key] is not None]
+    return sum(known) if known else None
 
 
 _SIMULATED: Final = "simulated: the engine injected latency or faults, so these figures are no database's"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from typing import Any
 
 from pytest_dsql.load.cell import Cell
 from pytest_dsql.load.connections import Connections
+from pytest_dsql.load.cost import Cost
 from pytest_dsql.load.measurement import ConnectStats, Outcome, Samples
 from pytest_dsql.load.statistics import LatencySummary, answered, distribution
 from pytest_dsql.results import histogram
@@ -57,6 +59,7 @@ def _measured(cell: Cell) -> dict[str, Any]:
         "connect": _connect(cell.connect),
         **_decision(verdict),
         "invariants": cell.invariants,
+        "cost": cost_dict(cell.cost),
         "simulated": cell.simulated,
     }
 
@@ -95,8 +98,32 @@ def _connected(connections: Connections) -> dict[str, Any]:
         "connect": _connect(connections.stats),
         **_decision(verdict),
         "invariants": None,
+        "cost": cost_dict(connections.cost),
         "simulated": connections.simulated,
     }
+
+
+def cost_dict(cost: Cost | None) -> dict[str, Any] | None:
+    """Return the `cost` section of a cell; None when nobody knows."""
+    if cost is None:
+        return None
+    parts = cost.parts
+    return {
+        "dpu": _rounded(cost.dpu),
+        "compute_dpu": _rounded(parts.compute) if parts else None,
+        "read_dpu": _rounded(parts.read) if parts else None,
+        "write_dpu": _rounded(parts.write) if parts else None,
+        "multi_region_write_dpu": _rounded(parts.multi_region_write) if parts else None,
+        "usd": None if cost.usd is None else round(cost.usd, 9),
+        "estimated": cost.estimated,
+        "source": cost.source,
+        "began_at": _utc(cost.began_s),
+        "ended_at": _utc(cost.ended_s),
+    }
+
+
+def _utc(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
 
 
 def _decision(verdict: Verdict | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
 from pytest_dsql.errors import DsqlError
+from pytest_dsql.load import cost as costs
 from pytest_dsql.load import measurement as measured
 from pytest_dsql.load.measurement import ConnectStats, Measurement
 from pytest_dsql.results.mask import masked_value
@@ -165,7 +166,7 @@ def _whole_again(value: Any, packed: memoryview) -> Any:
 
 def _made(name: str, fields: dict[str, Any]) -> Any:
     """Make one of the generator's own figures; nothing else is ever made of a file."""
-    kind = getattr(measured, name, None)
+    kind = getattr(measured, name, None) or getattr(costs, name, None)
     if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
         raise ValueError(f"no figures are called {name!r}")
     return kind(**fields)

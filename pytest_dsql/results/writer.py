@@ -13,7 +13,8 @@ from typing import Any, Final, final
 from pytest_dsql.errors import DsqlError, UsageError
 from pytest_dsql.load.cell import Cell
 from pytest_dsql.load.connections import Connections
-from pytest_dsql.results.cell import cell_dict
+from pytest_dsql.load.cost import Cost
+from pytest_dsql.results.cell import cell_dict, cost_dict
 from pytest_dsql.results.mask import masked_value
 from pytest_dsql.results.reader import FILE_NAME, LATEST, parse_results
 from pytest_dsql.results.resumption import GoingOn, Resumption
@@ -22,6 +23,8 @@ from pytest_dsql.results.schema import SCHEMA_VERSION
 from pytest_dsql.results.whole import replace_whole
 
 _LOCK_NAME: Final = ".lock"
+#: What several processes of a run have used of one target adds up.
+ADDED_COSTS: Final = ("cost_dpu", "cost_usd")
 
 
 @final
@@ -89,13 +92,40 @@ class ResultsFile:
         self._write(insert)
 
     def put_target(self, name: str, **facts: str | float | bool | None) -> None:
-        """Add what is known of a target (version, region, how it was reached), or replace it."""
+        """Add what is known of a target (version, region, how it was reached), or know it better."""
 
         def insert(content: dict[str, Any]) -> None:
-            others = [one for one in content["targets"] if one["name"] != name]
-            content["targets"] = [*others, masked_value({"name": name, **facts})]
+            _target(content, name).update(masked_value(facts))
 
         self._write(insert)
+
+    def add_cost(self, name: str, facts: Mapping[str, str | float | bool | None]) -> None:
+        """Add what this process knows of a target's cost to what the run's other processes have said.
+
+        `cost_dpu` and `cost_usd` add up; the rest is the same for all.
+        """
+
+        def insert(content: dict[str, Any]) -> None:
+            target = _target(content, name)
+            added = {}
+            for key in ADDED_COSTS:
+                before, now = target.get(key), facts.get(key)
+                if isinstance(before, int | float) and isinstance(now, int | float):
+                    added[key] = before + now
+            target.update(masked_value({**facts, **added}))
+
+        self._write(insert)
+
+    def put_costs(self, costs: Mapping[str, Cost]) -> None:
+        """Replace what is known of the cost of cells, by their ids."""
+
+        def replace(content: dict[str, Any]) -> None:
+            for cell in content["cells"]:
+                if cell["id"] in costs:
+                    cell["cost"] = cost_dict(costs[cell["id"]])
+
+        if costs:
+            self._write(replace)
 
     def put_experiment(self, name: str, figures: Mapping[str, Any]) -> None:
         """Add or replace the figures of an experiment that are no cell's (how long signing a token takes)."""
@@ -162,3 +192,13 @@ class ResultsFile:
                 temporary.replace(self.directory / LATEST)
             except OSError:
                 temporary.unlink(missing_ok=True)
+
+
+def _target(content: dict[str, Any], name: str) -> dict[str, Any]:
+    for one in content["targets"]:
+        if one["name"] == name:
+            known: dict[str, Any] = one
+            return known
+    made = {"name": name}
+    content["targets"].append(made)
+    return made

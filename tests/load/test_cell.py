@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dsql.errors import Inconclusive, Invalid, SloMissed
+from pytest_dsql.errors import BudgetReached, Inconclusive, Invalid, SloMissed
 from pytest_dsql.load.cell import Cell
 from pytest_dsql.load.measurement import Arrival, Measurement, Outcome
 from pytest_dsql.slo.objectives import Latency, Slo, ms
@@ -324,3 +324,13 @@ class TestTable:
         with pytest.raises(Inconclusive) as caught:
             cell(dead).assert_meets(SLO)
         assert "hunter2" not in str(caught.value)
+
+
+def test_a_cell_that_can_have_no_more_samples_for_want_of_budget_stays_inconclusive() -> None:
+    def refuse(_windows: int) -> tuple[Measurement, dict[str, int] | None]:
+        raise BudgetReached("test_orders was not started: $9.10 of the budget of $10.00 are used")
+
+    made = cell(measurement(samples("product_read", 2000), samples("order_create", 2000)), extend=refuse)
+    verdict = made.verdict(SLO)
+    assert verdict.outcome == "inconclusive"
+    assert "It can't have more samples: test_orders was not started" in verdict.reasons[-1]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_dsql.load.cost import Cost, Dpu
 from pytest_dsql.load.measurement import Arrival, ConnectStats, Outcome
 from pytest_dsql.load.merging import merge_measurements
 from tests.load.made_cells import HEALTHY, connect_stats, measurement, samples
@@ -87,3 +88,11 @@ def test_cells_of_other_transactions_are_not_merged() -> None:
 def test_a_cell_was_simulated_when_one_part_of_it_was(simulated: tuple[bool, bool]) -> None:
     one, two = (replace(measurement(samples("t", 3)), simulated=part) for part in simulated)
     assert merge_measurements(one, two).simulated == any(simulated)
+
+
+def test_the_cost_of_two_stretches_adds_up() -> None:
+    first = Cost(100.0, 110.0, 5.0, Dpu(1.0, 2.0, 2.0), 0.5, False, "cloudwatch")
+    second = Cost(110.0, 130.0, 7.0, Dpu(3.0, 2.0, 2.0), 0.25, True, "cloudwatch")
+    merged = merge_measurements(measurement(cost=first), measurement(cost=second))
+    assert merged.cost == Cost(100.0, 130.0, 12.0, Dpu(4.0, 4.0, 4.0), 0.75, True, "cloudwatch")
+    assert merge_measurements(measurement(cost=first), measurement()).cost is None

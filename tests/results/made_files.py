@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_dsql.errors import SloMissed
 from pytest_dsql.load.connections import Connections
+from pytest_dsql.load.cost import Cost, Dpu
 from pytest_dsql.results.resumption import Resumption
 from pytest_dsql.results.run import RunInfo
 from pytest_dsql.results.writer import ResultsFile
@@ -15,6 +16,9 @@ from pytest_dsql.slo.objectives import Latency, Slo, ms
 from tests.load.made_cells import cell, connect_stats, good_measurement, measurement, samples
 
 SLO = Slo(reads=Latency(p95=ms(50), p99=ms(100)), writes=Latency(p95=ms(100)), max_failure_rate=0.001, min_tps=10)
+
+
+COST = Cost(1_790_000_000.25, 1_790_000_009.5, 12.0, Dpu(1.0, 2.0, 9.0), 0.000096, True, "engine")
 
 
 def run_info(run_id: str = "20261130T100000Z-abcdef") -> RunInfo:
@@ -43,6 +47,7 @@ def full_file(directory: Path) -> ResultsFile:
     slow = measurement(
         samples("product_read", 6000, slow=dict.fromkeys(range(0, 6000, 20), 400.0), errors={"40001": 7}),
         samples("order_create", 6000),
+        cost=COST,
     )
     cell(slow, id="slow", record=file.put).verdict(SLO)
     file.put(cell(measurement(samples("product_read", 0), interrupted="worker 0 died"), id="empty", invariants=None))

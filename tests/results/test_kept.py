@@ -12,7 +12,7 @@ import pytest
 from pytest_dsql.load.measurement import ConnectStats, Measurement, Outcome
 from pytest_dsql.results.kept import FOLDER, Kept, KeptCells, forget_all
 from tests.load.made_cells import cell, connect_stats, measurement, samples
-from tests.results.made_files import SLO
+from tests.results.made_files import COST, SLO
 
 CELL = "tests/test_shop.py::test_orders[4]"
 ARGUMENTS = {"seed": 1, "mix": {"product_read": [0.5, "read"]}, "during": None}
@@ -20,6 +20,7 @@ MEASURED = measurement(
     samples("product_read", 600, slow={7: 400.0}, errors={"40001": 2}),
     samples("order_create", 600, outcomes=(Outcome.OK, Outcome.FAILED, Outcome.OK_RETRIED)),
     connect=connect_stats(3, {"53400": 1}),
+    cost=COST,
 )
 
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ from pytest_dsql.results import writer
 from pytest_dsql.results.mask import masked_value
 from pytest_dsql.results.reader import read_results
 from pytest_dsql.results.writer import ResultsFile
-from tests.load.made_cells import cell
-from tests.results.made_files import SLO, content, full_file, run_info
+from tests.load.made_cells import cell, measurement, samples
+from tests.results.made_files import COST, SLO, content, full_file, run_info
 
 #: Assembled, so that it is nobody's: a token as a client would sign it.
 TOKEN = "abcdefghijklmnopqrstuvwxyz.dsql.us-east-1.on.aws/?Action=DbConnectAdmin&X-Amz-Signature=" + "0f" * 32
@@ -76,6 +77,42 @@ def test_targets_and_experiments_are_replaced_by_name(tmp_path: Path) -> None:
     file.put_experiment("token_signing", {"p50_ms": 2})
     assert read_results(file.path)["targets"] == [{"name": "local", "version": "16"}]
     assert read_results(file.path)["experiments"] == {"token_signing": {"p50_ms": 2}}
+
+
+def test_a_target_is_known_better_and_its_costs_add_up(tmp_path: Path) -> None:
+    file = ResultsFile(tmp_path, run_info())
+    file.put_target("local", version="16")
+    file.add_cost("local", {"cost_dpu": 2.0, "cost_usd": None, "cost_prices": "table"})
+    file.put_target("local", version="16")  # another process of the run, which comes late
+    file.add_cost("local", {"cost_dpu": 3.0, "cost_usd": 0.5, "cost_prices": "table"})
+    assert read_results(file.path)["targets"] == [
+        {"name": "local", "version": "16", "cost_dpu": 5.0, "cost_usd": 0.5, "cost_prices": "table"}
+    ]
+
+
+def test_the_cost_of_a_cell_can_be_known_better_later(tmp_path: Path) -> None:
+    file = ResultsFile(tmp_path, run_info())
+    file.put(cell(measurement(samples("product_read", 3), cost=COST), id="first"))
+    file.put(cell(id="second"))
+    assert [one["cost"] for one in read_results(file.path)["cells"]] == [
+        {
+            "dpu": 12.0,
+            "compute_dpu": 1.0,
+            "read_dpu": 2.0,
+            "write_dpu": 9.0,
+            "multi_region_write_dpu": 0.0,
+            "usd": 0.000096,
+            "estimated": True,
+            "source": "engine",
+            "began_at": "2026-09-21T14:13:20.250Z",
+            "ended_at": "2026-09-21T14:13:29.500Z",
+        },
+        None,
+    ]
+    file.put_costs({"first": replace(COST, dpu=13.0, parts=None, estimated=False, source="cloudwatch")})
+    first, second = (one["cost"] for one in read_results(file.path)["cells"])
+    assert (first["dpu"], first["read_dpu"], first["estimated"], first["source"]) == (13.0, None, False, "cloudwatch")
+    assert second is None
 
 
 def test_finish_notes_the_end(tmp_path: Path) -> None:

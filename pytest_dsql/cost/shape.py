@@ -1,0 +1,79 @@
+"""What of a target is paid for: declared by the module that makes the target, priced and metered here.
+
+The same shape serves the estimate, before anything exists (then without ids), and the meters (then with them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Something that is paid for as long as it exists: an instance, storage of a given size, an address."""
+
+    item: str  #: as `prices` names it: `rds-multi-az/db.r6g.xlarge`
+    region: str
+    quantity: float = 1.0  #: instances, GB, IOPS, addresses
+    least_s: float = 0.0  #: paid for at least so long (RDS instances: 600 s, Aurora user guide, "DB instance billing")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DsqlUse:
+    """Work on an Aurora DSQL cluster: DPU, and what is stored."""
+
+    region: str
+    cluster: str | None = None  #: its 26-character id, once there is one
+    #: Peers in other Regions, as (Region, cluster id): each is charged for the writes that it takes in.
+    peers: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def clusters(self) -> tuple[tuple[str, str | None], ...]:
+        """The Region and id of each cluster."""
+        return ((self.region, self.cluster), *self.peers)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AcuUse:
+    """Instances of Aurora Serverless v2, each of which has so many Aurora Capacity Units (ACU) as it needs."""
+
+    region: str
+    least: float  #: ACU of one instance
+    most: float
+    count: int  #: instances
+    instances: tuple[str, ...] = ()  #: their identifiers, once there are some
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AuroraIo:
+    """Requests to the storage of an Aurora cluster, and what is stored in it (configuration Aurora Standard)."""
+
+    region: str
+    cluster: str | None = None  #: its identifier, once there is one
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CostShape:
+    """All of a target that is paid for."""
+
+    target: str
+    fixed: tuple[Fixed, ...] = ()
+    dsql: DsqlUse | None = None
+    acu: AcuUse | None = None
+    io: AuroraIo | None = None
+    coming_s: float = 0.0  #: how long it takes to create and to remove it, together: paid for as well
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Every Region in which something of it is."""
+        found = [one.region for one in self.fixed]
+        if self.dsql is not None:
+            found += [region for region, _ in self.dsql.clusters]
+        found += [one.region for one in (self.acu, self.io) if one is not None]
+        return tuple(dict.fromkeys(found))
