@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: Exit statuses: a wrong option, an engine that failed, and what shells say of a command that isn't there.
 USAGE: Final = 2
+FAILED: Final = 1
 ENGINE_FAILED: Final = 125
 NOT_EXECUTABLE: Final = 126
 NOT_FOUND: Final = 127
@@ -43,10 +44,12 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; give the exit status."""
     own, command = _split(sys.argv[1:] if arguments is None else arguments)
-    parser, local = _parsers()
+    parser, local, others = _parsers()
     chosen, unknown = parser.parse_known_args(own)
     if chosen.name is None:
-        parser.error("say what to do: local")
+        parser.error(f"say what to do: {', '.join(('local', *others))}")
+    if chosen.name in others:
+        return _other(others[chosen.name], chosen, [*unknown, *(("--", *command) if command is not None else ())])
     if unknown:
         local.error(f"unknown argument {unknown[0]!r}; a command goes after --")
     if command == []:
@@ -63,6 +66,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
 
 
+def _other(parser: argparse.ArgumentParser, chosen: argparse.Namespace, unknown: Sequence[str]) -> int:
+    """Run a command that is not about the engine: `chosen.run` imports what it needs, and gives the exit status."""
+    if unknown:
+        parser.error(f"unknown argument {unknown[0]!r}")
+    try:
+        status: int = chosen.run(chosen)
+    except UsageError as error:
+        parser.error(str(error))
+    except DsqlError as error:
+        sys.stderr.write(f"{parser.prog}: {error}\n")
+        return FAILED
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return status
+
+
+def _cost(chosen: argparse.Namespace) -> int:
+    from pytest_dsql.aws.sessions import Clients
+    from pytest_dsql.cost.reconcile import reconcile, results_of
+
+    path = results_of(chosen.results_of_run, chosen.results)
+    lines = reconcile(path, lambda: Clients(profile=chosen.profile, role=chosen.role))
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
     """Our own arguments, and the command after `--`: argparse would take its options for ours."""
     if "--" not in arguments:
@@ -71,7 +100,8 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
     return list(arguments[:place]), list(arguments[place + 1 :])
 
 
-def _parsers() -> tuple[_Parser, argparse.ArgumentParser]:
+def _parsers() -> tuple[_Parser, argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser, that of `local`, and those of the other commands by name."""
     parser = _Parser(
         prog="pytest-dsql", description="Database benchmarks as tests for Amazon Aurora DSQL.", allow_abbrev=False
     )
@@ -103,7 +133,22 @@ def _parsers() -> tuple[_Parser, argparse.ArgumentParser]:
         metavar="NAME=VALUE",
         help="a setting of the engine; any of DSQL's limits can have another value",
     )
-    return parser, local
+    cost = commands.add_parser(
+        "cost",
+        usage="pytest-dsql cost RUN [--results DIR] [--profile NAME] [--role ARN]",
+        description="Compare what a run was estimated to cost with what CloudWatch and, a day later, the bill say "
+        "(docs/cost.md). What is known better is written into the run's results.",
+        help="compare a run's estimated cost with CloudWatch and the bill",
+        allow_abbrev=False,
+    )
+    cost.add_argument("results_of_run", metavar="RUN", help="a run's id, or its directory or results file")
+    cost.add_argument(
+        "--results", type=Path, default=Path(".dsql"), metavar="DIR", help="where the runs are (default: .dsql)"
+    )
+    cost.add_argument("--profile", metavar="NAME", help="AWS profile to ask with")
+    cost.add_argument("--role", metavar="ARN", help="IAM role to assume for it")
+    cost.set_defaults(run=_cost)
+    return parser, local, {"cost": cost}
 
 
 class _Version(argparse.Action):

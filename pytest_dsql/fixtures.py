@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_dsql.connect.endpoint import Endpoint
     from pytest_dsql.connect.pool import AsyncDsqlPool, DsqlPool
+    from pytest_dsql.cost.books import Budget
     from pytest_dsql.experiment.cells import Load
     from pytest_dsql.experiment.plans import Plan
     from pytest_dsql.load.cost import Books
@@ -36,6 +37,8 @@ SETTINGS: Final = pytest.StashKey[Settings]()
 RUN_ID: Final = pytest.StashKey[str]()
 #: What this session goes on with; None in a run that begins.
 RESUMPTION: Final[pytest.StashKey[Resumption | None]] = pytest.StashKey()
+#: What the run may cost, on all of its targets.
+BUDGET: Final = pytest.StashKey["Budget"]()
 #: The target while there is one.
 TARGET: Final = pytest.StashKey["Target"]()
 
@@ -51,6 +54,16 @@ def plan_of(config: pytest.Config) -> Plan:
 
     settings = settings_of(config)
     return plan_for(settings.plan, settings.target)
+
+
+def budget_of(config: pytest.Config) -> Budget:
+    """Return what this process may spend: an even part of the budget where the run has several (pytest-xdist)."""
+    from pytest_dsql.cost.books import Budget
+
+    if BUDGET not in config.stash:
+        workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        config.stash[BUDGET] = Budget(settings_of(config).budget, share=1 / workers)
+    return config.stash[BUDGET]
 
 
 @pytest.fixture(scope="session")
@@ -227,11 +240,11 @@ def dsql_results(dsql_target: Target, pytestconfig: pytest.Config) -> Iterator[R
 
 
 @pytest.fixture(scope="session")
-def dsql_books(dsql_target: Target, dsql_results: ResultsFile) -> Iterator[Books]:
+def dsql_books(dsql_target: Target, dsql_results: ResultsFile, pytestconfig: pytest.Config) -> Iterator[Books]:
     """What the target costs: lets cells begin while the budget allows it, and tells what each has used."""
-    from pytest_dsql.cost.opening import open_books
+    from pytest_dsql.targets.costs import open_books
 
-    books = open_books(dsql_target.endpoint, dsql_target.local)
+    books = open_books(settings_of(pytestconfig), dsql_target, budget_of(pytestconfig))
     try:
         yield books
     finally:

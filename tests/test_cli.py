@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dsql.results.run import RunInfo
+from pytest_dsql.results.writer import ResultsFile
 from tests.local.conftest import Place, place
 
 __all__ = ["place"]
@@ -55,7 +57,7 @@ def test_help_is_given(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "say what to do: local"),
+        ((), "say what to do: local, cost"),
         (("remote",), "invalid choice: 'remote'"),
         (("local", "--port", "0"), "'0' is not a port"),
         (("local", "--port", "http"), "'http' is not a port"),
@@ -208,3 +210,28 @@ def test_an_engine_that_ends_ends_it_with_the_reason(place: Place) -> None:
     assert process.returncode == 125
     assert re.fullmatch(r"pytest-dsql local: PostgreSQL of cluster .* ended \(killed by SIGKILL\): .*\n", stderr)
     assert not place.left()
+
+
+def test_the_cost_of_a_run_on_the_engine_is_told_without_asking_anybody(tmp_path: Path) -> None:
+    info = RunInfo.collect(id="20261130T100000Z-abcdef", plan="quick", seed=1)
+    file = ResultsFile(tmp_path, info)
+    file.put_target("local", cost_dpu=1234.5, cost_usd=0.009876, cost_estimated=True, cost_prices="table of 2026-04-28")
+    file.finish()
+    result = run("cost", info.id, "--results", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert "during the run   1,234.5 DPU, $0.0099 (estimated; prices: table of 2026-04-28)" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("cost",), "the following arguments are required: RUN"),
+        (("cost", "x", "--nothing"), "unknown argument '--nothing'"),
+        (("cost", "no-such-run"), "there are no results of a run 'no-such-run' in .dsql"),
+    ],
+)
+def test_a_wrong_cost_command_is_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    result = run(*arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1

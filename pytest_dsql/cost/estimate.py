@@ -94,7 +94,7 @@ def estimate(shape: CostShape, work: Work, prices: Prices) -> Estimate:
         acu = shape.acu
         add(
             f"{acu.count} x {acu.most:g} ACU at most for {seconds / 3600:.1f} h",
-            "aurora-acu",
+            acu.item,
             acu.region,
             acu.count * acu.most,
             seconds,

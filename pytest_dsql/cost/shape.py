@@ -5,7 +5,8 @@ The same shape serves the estimate, before anything exists (then without ids), a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from typing import final
 
 
@@ -45,6 +46,7 @@ class AcuUse:
     least: float  #: ACU of one instance
     most: float
     count: int  #: instances
+    item: str = "aurora-acu"  #: as `prices` names it; I/O-Optimized has a price of its own
     instances: tuple[str, ...] = ()  #: their identifiers, once there are some
 
 
@@ -68,6 +70,33 @@ class CostShape:
     acu: AcuUse | None = None
     io: AuroraIo | None = None
     coming_s: float = 0.0  #: how long it takes to create and to remove it, together: paid for as well
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """Every item of it that has a price."""
+        found = [one.item for one in self.fixed]
+        found += ["dsql-dpu", "dsql-storage"] if self.dsql is not None else []
+        found += [self.acu.item] if self.acu is not None else []
+        found += ["aurora-io", "aurora-storage"] if self.io is not None else []
+        return tuple(dict.fromkeys(found))
+
+    def to_json(self) -> str:
+        """Write it down, for the results file. Nothing in it is secret."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> CostShape:
+        """Read what `to_json` wrote. Raises ValueError, KeyError or TypeError for anything else."""
+        value = json.loads(text)
+        dsql, acu, io = value["dsql"], value["acu"], value["io"]
+        return cls(
+            target=value["target"],
+            fixed=tuple(Fixed(**one) for one in value["fixed"]),
+            dsql=None if dsql is None else DsqlUse(**{**dsql, "peers": tuple(map(tuple, dsql["peers"]))}),
+            acu=None if acu is None else AcuUse(**{**acu, "instances": tuple(acu["instances"])}),
+            io=None if io is None else AuroraIo(**io),
+            coming_s=value["coming_s"],
+        )
 
     @property
     def regions(self) -> tuple[str, ...]:

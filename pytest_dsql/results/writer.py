@@ -22,7 +22,7 @@ from pytest_dsql.results.run import RunInfo, utc_now
 from pytest_dsql.results.schema import SCHEMA_VERSION
 from pytest_dsql.results.whole import replace_whole
 
-_LOCK_NAME: Final = ".lock"
+LOCK_NAME: Final = ".lock"
 #: What several processes of a run have used of one target adds up.
 ADDED_COSTS: Final = ("cost_dpu", "cost_usd")
 
@@ -175,7 +175,7 @@ class ResultsFile:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Keep the other processes of the run out. The kernel frees the lock of a process that dies."""
-        descriptor = os.open(self.path.parent / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(self.path.parent / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

@@ -250,5 +250,5 @@ def test_the_writer_holds_no_lock_between_cells(tmp_path: Path) -> None:
     import fcntl
 
     file = ResultsFile(tmp_path, run_info())
-    with (file.path.parent / writer._LOCK_NAME).open("r") as lock:
+    with (file.path.parent / writer.LOCK_NAME).open("r") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

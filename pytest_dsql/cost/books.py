@@ -1,0 +1,153 @@
+"""The books of a run: who may begin, what each cell has used, what all of it has cost (`load.cost.Books`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, final
+
+from pytest_dsql.cost.meters import AwsMeter, CellUse
+from pytest_dsql.cost.unit_costs import unit_costs
+from pytest_dsql.errors import BudgetReached
+from pytest_dsql.load.cost import Cost, Dpu
+from pytest_dsql.load.measurement import ConnectStats, Measurement
+
+if TYPE_CHECKING:
+    from pytest_dsql.cost.prices import Prices
+
+#: No cell begins once this part of the budget is used: what runs then must still end, and be removed.
+GUARD: Final = 0.9
+
+
+@final
+class Budget:
+    """What a run may cost, on all of its targets together."""
+
+    def __init__(self, usd: float | None, *, share: float = 1.0) -> None:
+        """`usd` None: no bound. `share`: the part of it that this process may use."""
+        self.whole_usd: Final = usd
+        self.usd: Final = None if usd is None else usd * share
+        self._spending: list[Callable[[], float]] = []
+
+    def count(self, spent: Callable[[], float]) -> None:
+        """Count what a target costs, too. It is asked whenever a cell wants to begin, also after the target's end."""
+        self._spending.append(spent)
+
+    def spent(self) -> float:
+        """USD so far."""
+        return sum(one() for one in self._spending)
+
+    def admit(self, cell: str) -> None:
+        """Raise BudgetReached when the guard has been reached."""
+        if self.usd is None:
+            return
+        spent = self.spent()
+        if spent >= GUARD * self.usd:
+            raise BudgetReached(
+                f"{cell} was not started: ${spent:,.2f} of the budget of ${self.usd:,.2f} are used, and no cell begins "
+                f"after {GUARD:.0%} of it (--dsql-budget)"
+            )
+
+
+@final
+class AwsBooks:
+    """Of a target in an AWS account."""
+
+    def __init__(
+        self,
+        meter: AwsMeter,
+        prices: Prices,
+        budget: Budget,
+        *,
+        estimate_usd: float | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`estimate_usd`: what the run was reckoned to cost on this target before it began."""
+        self._estimate_usd = estimate_usd
+        self._meter = meter
+        self._prices = prices
+        self._budget = budget
+        self._now = now
+        self._final: float | None = None
+        #: DPU of each transaction, by name, where EXPLAIN has told
+        self.transactions: Mapping[str, Dpu] = {}
+        budget.count(self._spent)
+
+    def _spent(self) -> float:
+        return self._meter.usd() if self._final is None else self._final
+
+    def admit(self, cell: str) -> None:
+        """Raise BudgetReached when the guard has been reached, by what CloudWatch says now."""
+        if self._budget.usd is not None:
+            self._meter.read()
+        self._budget.admit(cell)
+
+    def begin(self) -> object:
+        """Note the time."""
+        return self._now()
+
+    def end(self, before: object, cell: str, done: Measurement | ConnectStats | None) -> Cost | None:
+        """Reckon what the cell has used; CloudWatch will tell later."""
+        assert isinstance(before, float)
+        dpu, parts = self._reckoned(done) if self._meter.shape.dsql is not None else (0.0, None)
+        use = CellUse(cell, before, self._now(), dpu, parts)
+        self._meter.add(use)
+        return self._meter.cost(use)
+
+    def _reckoned(self, done: Measurement | ConnectStats | None) -> tuple[float, Dpu | None]:
+        known = unit_costs()
+        match done:
+            case Measurement():
+                measured_s = done.duration_s
+                # Warm-up requests are none of the samples.
+                factor = (measured_s + done.warmup_s) / measured_s if measured_s > 0 else 1.0
+                by_name = {name: sum(one.attempts) * factor for name, one in done.samples.items()}
+                connecting = done.connect.succeeded * known.dpu_per_connection
+                if by_name and by_name.keys() <= self.transactions.keys():
+                    parts = Dpu(compute=connecting)
+                    for name, attempts in by_name.items():
+                        parts = parts.plus(self.transactions[name].times(attempts))
+                    return parts.total, parts
+                return sum(by_name.values()) * known.dpu_per_attempt + connecting, None
+            case ConnectStats():
+                return done.succeeded * known.dpu_per_connection, Dpu(done.succeeded * known.dpu_per_connection)
+            case None:
+                return 0.0, None
+
+    def close(self) -> Mapping[str, Cost]:
+        """Ask CloudWatch a last time, and give every cell that it has told of."""
+        self._meter.read(at_once=True)
+        self._final = self._meter.usd()
+        return costs_by_cell(self._meter)
+
+    def facts(self) -> dict[str, Any]:
+        """Totals, prices, and what they were compared with."""
+        shape = self._meter.shape
+        facts: dict[str, Any] = {
+            "cost_usd": round(self._spent(), 6),
+            "cost_estimated": True,
+            "cost_prices": self._prices.describe(),
+            "cost_note": self._meter.refusal,
+        }
+        if shape.dsql is not None:
+            price = self._prices.find("dsql-dpu", shape.dsql.region)
+            facts["cost_dpu"] = round(self._meter.dpu(), 3)
+            facts["usd_per_million_dpu"] = None if price is None else price.usd
+        if self._budget.usd is not None:
+            facts["budget_usd"] = self._budget.whole_usd
+            facts["estimate_usd"] = self._estimate_usd
+        # For `pytest-dsql cost RUN`: what to ask CloudWatch and Cost Explorer about, when the target is gone.
+        facts["cost_shape"] = shape.to_json()
+        return facts
+
+
+def costs_by_cell(meter: AwsMeter) -> dict[str, Cost]:
+    """Add up what CloudWatch has told of the stretches of each cell; cells that it hasn't told of are left out."""
+    found: dict[str, Cost] = {}
+    untold: set[str] = set()
+    for use in meter.cells:
+        cost = meter.cost(use)
+        if cost.source != "cloudwatch":
+            untold.add(use.cell)
+        found[use.cell] = found[use.cell].plus(cost) if use.cell in found else cost
+    return {cell: cost for cell, cost in found.items() if cell not in untold}
