@@ -124,6 +124,10 @@ class _Observer:
         self._user = user
         self._principal = principal
 
+    def minds(self, transaction: TransactionState | None) -> bool:  # noqa: ARG002
+        """Whether the role could be revoked."""
+        return self._principal is not None
+
     def before(self, statement: Statement, transaction: TransactionState) -> Action | None:
         """Refuse a transaction of a role that was revoked; remember an AWS IAM statement."""
         principal = self._principal

@@ -50,6 +50,13 @@ class TransactionRules:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
+    def minds(self, transaction: TransactionState | None) -> bool:
+        """Whether the transaction has DDL, or is too old."""
+        if transaction is None:
+            return False
+        cluster = self._cluster
+        return transaction.ddl > 0 or cluster.clock.now() - transaction.began_at > cluster.limits.transaction_age_s
+
     def before(self, statement: Statement, transaction: TransactionState) -> Action | None:
         """Refuse a second DDL statement, DDL beside DML, and whatever comes too late.
 

@@ -47,6 +47,7 @@ class Books:
         self._last: dict[tuple[str, str], int] = {}  #: when what last happened, by what and which key or table
         self._order: deque[tuple[int, tuple[str, str]]] = deque()
         self._in_flight: dict[tuple[str, str], int] = {}
+        self._freed_at = -1  #: when keys of a table were last freed
 
     def snapshot(self) -> int:
         """Count a transaction whose snapshot is taken from now on; `release` it."""
@@ -106,12 +107,16 @@ class Books:
         if not self._snapshots:
             # Whoever begins from now on sees it.
             return
+        if keys.tables:
+            self._freed_at = self._now
         for entry in _entries(keys):
             self._last[entry] = self._now
             self._order.append((self._now, entry))
 
     def frees_newer(self, tables: Iterable[str], snapshot: int) -> bool:
         """Whether keys of one of these tables were freed, or are being freed, after a snapshot."""
+        if self._freed_at <= snapshot and not self._in_flight:
+            return False  # asked for every statement that writes, and nearly always so
         return any(self._when(("table", table)) > snapshot for table in tables)
 
     def conflict(self, keys: Keys, inserted: Iterable[str], snapshot: int) -> bool:

@@ -125,8 +125,8 @@ class Contender:
         current = self._session.transactions.current
         if current is not None and current.read_only:
             return False
-        names = [table.name for table in texts.inserts]
-        return bool(names) and self._adjudicator.books.frees_newer(names, work.snapshot)
+        inserts = texts.inserts
+        return bool(inserts) and self._adjudicator.books.frees_newer((table.name for table in inserts), work.snapshot)
 
     def contested(self, plan: Plan | None, error: dict[str, bytes]) -> bool:
         """Whether an error of the fast way is a rival's doing, perhaps, so that the statement is run another way."""
@@ -406,7 +406,8 @@ class Contender:
             )
         )
         if texts is not None:
-            work.inserted.update((table.oid, table.name) for table in texts.inserts)
+            for table in texts.inserts:
+                work.inserted[table.oid] = table.name
 
 
 _NO_KEYS: Final[frozenset[str]] = frozenset()

@@ -29,9 +29,9 @@ class State(Enum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each statement that writes, and freezing takes half of that
 class Entry:
-    """One statement of the log, that has changed something."""
+    """One statement of the log, that has changed something. It stays as it is made."""
 
     sql: bytes  #: as it was sent to the tables, before anything of ours was added
     texts: Texts | None  #: None: a statement that runs alike everywhere (SET, DDL)

@@ -252,6 +252,10 @@ class FaultHook:
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
 
+    def minds(self, transaction: TransactionState | None) -> bool:  # noqa: ARG002
+        """Whether something can go wrong."""
+        return not self._faults.quiet
+
     def before(self, statement: Statement, transaction: TransactionState) -> Action | None:
         """Say what becomes of a statement."""
         faults = self._faults

@@ -104,6 +104,12 @@ class Hook(Protocol):
     def ended(self, transaction: TransactionState, *, committed: bool) -> None:
         """Hear that the transaction has ended."""
 
+    def minds(self, transaction: TransactionState | None) -> bool:
+        """Whether it may have something to say about a SELECT or DML that comes next, or wants to hear of it.
+
+        None: no transaction is open. Of what nobody minds, `before` isn't asked.
+        """
+
     @property
     def wants_completions(self) -> bool:
         """Whether `completed` has to be called."""

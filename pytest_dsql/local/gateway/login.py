@@ -48,6 +48,9 @@ _UNKNOWN_HOST: Final = frames.error("FATAL", "08006", "unable to accept connecti
 _TOO_MANY: Final = frames.error("FATAL", *NotTaken.OPEN.value)
 _NO_POSTGRES: Final = frames.error("FATAL", "57P03", "the cluster's PostgreSQL does not answer")
 _BAD_PACKET: Final = frames.error("FATAL", "08P01", "invalid length of startup packet")
+#: Bytes that are read from a client in one go.
+_READ_AT_ONCE: Final = 65_536
+
 _NO_PASSWORD: Final = frames.error("FATAL", "08P01", "expected password response")
 
 
@@ -75,6 +78,7 @@ class Reception:
         self.logins: set[Login] = set()  #: that are under way
         self.lenders: dict[str, Lender] = {}  #: by the cluster's id
         self.adjudicators: dict[str, Adjudicator] = {}  #: by the cluster's id
+        self.buffer = memoryview(bytearray(_READ_AT_ONCE))  #: for what any client sends; emptied at once
 
     def lender(self, cluster: Cluster) -> Lender:
         """Give who lends the connections of a cluster's PostgreSQL."""
@@ -275,7 +279,7 @@ class Login(asyncio.Protocol):
         session = Session(cluster, reception.statements, wanted, lender, adjudicator, reception.ended, hooks, pace)
         self._counted = None
         self._reception.begun(session)
-        session.join(self._transport)
+        session.join(self._transport, reception.buffer)
         # A cancellation key of our own: a client's CancelRequest must not reach PostgreSQL.
         key = frames.message(frames.BACKEND_KEY_DATA, secrets.randbits(31).to_bytes(4, "big") + secrets.token_bytes(4))
         answer = [*greeting.messages, key, greeting.ready]

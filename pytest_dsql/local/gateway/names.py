@@ -25,6 +25,11 @@ class Names:
         #: Statements whose Parse is not answered yet, and what their names stood for before.
         self._parsing: deque[tuple[bytes, Prepared | None]] = deque()
 
+    @property
+    def parsing(self) -> bool:
+        """Whether a Parse is not answered yet."""
+        return bool(self._parsing)
+
     def parsed(self) -> None:
         """Hear that PostgreSQL has parsed a statement: the oldest that isn't answered."""
         if self._parsing:

@@ -23,6 +23,7 @@ from pytest_dsql.local.gateway import disguise, frames
 from pytest_dsql.local.gateway.backend import Backend
 from pytest_dsql.local.gateway.cancel import cancel
 from pytest_dsql.local.gateway.driver import Driver
+from pytest_dsql.local.gateway.express import Express
 from pytest_dsql.local.gateway.frontend import Frontend
 from pytest_dsql.local.gateway.group import FAILED, IDLE, Group
 from pytest_dsql.local.gateway.hooks import Hook, Statement
@@ -51,6 +52,7 @@ class Session:
         "contender",
         "driver",
         "ended",
+        "express",
         "frontend",
         "group",
         "key",
@@ -93,14 +95,16 @@ class Session:
         self.frontend = Frontend(self)
         self.backend = Backend(self)
         self.driver = Driver(self)
+        self.express = Express(self)
         self.loan = Loan(lender, wanted, self)  #: of the connection to PostgreSQL
         self.backend.transport = self.loan
         self.contender = Contender(self, adjudicator, None)
         self.outgoing: Outgoing
         self.send: Callable[[bytes], object]  #: to the client, in order
 
-    def join(self, client: asyncio.Transport) -> None:
-        """Take the client's transport over."""
+    def join(self, client: asyncio.Transport, buffer: memoryview) -> None:
+        """Take the client's transport over. What comes is read into `buffer`, which all sessions of a loop share."""
+        self.frontend.buffer = buffer
         client.set_write_buffer_limits(_CLIENT_BACKLOG)
         self.frontend.transport = client
         self.outgoing = Outgoing(client, self._crowded)

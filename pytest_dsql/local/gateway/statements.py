@@ -40,6 +40,7 @@ class Plan:
     locks: bool = False  #: it may lock rows: FOR UPDATE, FOR KEY SHARE
     explained: PlanFormat | None = None  #: EXPLAIN ANALYZE VERBOSE: in which form the DPU estimate is added to the plan
     traced: bool = False  #: EXPLAIN ANALYZE of a statement that writes: the engine's own triggers show in its answer
+    simple: bool = False  #: a SELECT or DML about which the dialect has nothing to say
     offset: int = 0  #: of its text in the query string, in characters, for the positions in errors
 
 
@@ -89,6 +90,10 @@ class Statements:
                 self._young[key] = decision
         return decision
 
+    def known(self, text: bytes, rules: date) -> Decision | None:
+        """Give what was decided about a text lately."""
+        return self._young.get((text, rules))
+
     def decide_long(self, text: bytes, rules: date) -> Decision:
         """Decide about a text that is too long to be remembered. For threads beside the loop: one works at a time."""
         with self._one_at_a_time:
@@ -119,7 +124,11 @@ class Statements:
             locks = bool(_LOCKS.search(part.sql))
             explained = None if refused else wanted_format(part.sql)
             traced = not refused and part.kind == "dml" and explains(part.sql)
-            plans.append(Plan(statement, sent, sent != text, tag, refused, copies_in, locks, explained, traced, offset))
+            special = refused or copies_in or traced or tag is not None or explained is not None
+            simple = part.kind in ("select", "dml") and not special
+            plans.append(
+                Plan(statement, sent, sent != text, tag, refused, copies_in, locks, explained, traced, simple, offset)
+            )
             if refused:
                 # It fails where it stands, so nothing after it would run.
                 break

@@ -53,6 +53,20 @@ class Transactions:
         self.current = current
         return current
 
+    def minds(self) -> bool:
+        """Whether there may be something to say about a SELECT or DML that comes next."""
+        if self._seen != self._cluster.catalog_version:
+            return True
+        current = self.current
+        for hook in self._hooks:  # noqa: SIM110 - a generator costs more than the rest
+            if hook.minds(current):
+                return True
+        return False
+
+    def count(self, statement: Statement) -> None:
+        """Count a SELECT or DML that is sent without asking, as nobody minds it."""
+        self._count(statement.kind, self.current or self.begin(explicit=False))
+
     def before(self, statement: Statement) -> Action | None:
         """Say what shall become of a statement that is about to be sent, and count it when it is."""
         current = self.current

@@ -30,6 +30,9 @@ class Telling:
         self.action: Callable[[Statement, TransactionState], Action | None] = lambda _s, _t: None
         self.verdict: Callable[[Statement, TransactionState], Refusal | None] = lambda _s, _t: None
 
+    def minds(self, transaction: TransactionState | None) -> bool:
+        return True
+
     def before(self, statement: Statement, transaction: TransactionState) -> Action | None:
         self.told.append(statement.kind)
         return self.action(statement, transaction)
