@@ -215,7 +215,7 @@ def test_statements_per_second_against_a_postgresql_that_speaks_tls(sides: Sides
     with plain_postgres(tls=True) as plain:
         with psycopg.connect(plain.dsn, autocommit=True) as owner:
             fill(owner)
-        assert ratio(lambda info: pgbench(info, 16), sides.gateway, plain.conninfo()) >= 0.6
+        assert ratio(lambda info: pgbench(info, 16), sides.gateway, plain.conninfo()) >= 0.55
 
 
 @needs_pgbench
@@ -234,10 +234,14 @@ def test_writing_transactions_against_a_postgresql_that_speaks_tls(sides: Sides)
 
 
 @needs_pgbench
+@needs_tls
 def test_time_added_to_a_round_trip(sides: Sides) -> None:
-    added = [1e6 / pgbench(sides.gateway, 1) - 1e6 / pgbench(sides.direct, 1) for _ in range(ROUNDS)]
+    with plain_postgres(tls=True) as plain:
+        with psycopg.connect(plain.dsn, autocommit=True) as owner:
+            fill(owner)
+        added = [1e6 / pgbench(sides.gateway, 1) - 1e6 / pgbench(plain.conninfo(), 1) for _ in range(ROUNDS)]
     print(f"\nadded to a round trip: {statistics.median(added):.0f} us")
-    assert statistics.median(added) < 200
+    assert statistics.median(added) <= 110
 
 
 def test_large_results_against_the_same_postgresql(sides: Sides) -> None:
@@ -295,7 +299,9 @@ def test_a_thousand_connections_at_once(sides: Sides) -> None:
                     del wanted[connection]
                 else:
                     wanted[connection] = status
-        print(f"\n1,000 connections in {time.perf_counter() - started:.1f} s")
+        seconds = time.perf_counter() - started
+        print(f"\n1,000 connections in {seconds:.1f} s")
     finally:
         for connection in connections:
             connection.finish()
+    assert seconds < 4

@@ -37,6 +37,9 @@ _LOOKED_AT: Final = frozenset(
 )
 
 
+#: What counts even where the client gets nothing of the answer.
+_HEARD: Final = frozenset({ERROR_RESPONSE, READY_FOR_QUERY})
+
 #: Where rows are relayed, a statement is run; its Parse and Bind were answered before, or are the engine's own.
 OWN_ANSWERS: Final = frozenset({frames.PARSE_COMPLETE, frames.BIND_COMPLETE, frames.CLOSE_COMPLETE})
 
@@ -117,6 +120,11 @@ class Backend(asyncio.Protocol):
                 position += 1 + length
                 continue
             after = position + 1 + length
+            if muted and kind not in _HEARD and after <= end:
+                if passed < position:
+                    pieces.append(data[passed:position])
+                passed = position = after
+                continue
             if kind in _LOOKED_AT or muted:
                 # Everything that isn't looked at goes on as it comes, unfinished frames too.
                 if after > end:
