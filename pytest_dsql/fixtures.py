@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from pytest_dsql.cost.books import Budget
     from pytest_dsql.experiment.cells import Load
     from pytest_dsql.experiment.plans import Plan
+    from pytest_dsql.experiment.side_by_side import SideBySide
     from pytest_dsql.load.cost import Books
     from pytest_dsql.local.controls import LocalControls
+    from pytest_dsql.report.progress import ProgressLine
     from pytest_dsql.results.resumption import Resumption
     from pytest_dsql.results.writer import ResultsFile
+    from pytest_dsql.targets.several import Targets
     from pytest_dsql.targets.target import Target
     from pytest_dsql.workloads.inserts.workload import Inserts
     from pytest_dsql.workloads.orders.workload import Orders
@@ -39,8 +42,8 @@ RUN_ID: Final = pytest.StashKey[str]()
 RESUMPTION: Final[pytest.StashKey[Resumption | None]] = pytest.StashKey()
 #: What the run may cost, on all of its targets.
 BUDGET: Final = pytest.StashKey["Budget"]()
-#: The target while there is one.
-TARGET: Final = pytest.StashKey["Target"]()
+#: The targets while there are any.
+TARGETS: Final = pytest.StashKey["Targets"]()
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -49,11 +52,14 @@ def settings_of(config: pytest.Config) -> Settings:
 
 
 def plan_of(config: pytest.Config) -> Plan:
-    """Return the sizes that this run's plan has on its target: for `pytest_generate_tests` of a benchmark folder."""
+    """Return the sizes that this run's plan has on its target: for `pytest_generate_tests` of a benchmark folder.
+
+    Several targets get the same cells, those of the embedded engine if that is one of them.
+    """
     from pytest_dsql.experiment.plans import plan_for
 
     settings = settings_of(config)
-    return plan_for(settings.plan, settings.target)
+    return plan_for(settings.plan, "local" if "local" in settings.targets else settings.target)
 
 
 def budget_of(config: pytest.Config) -> Budget:
@@ -67,18 +73,27 @@ def budget_of(config: pytest.Config) -> Budget:
 
 
 @pytest.fixture(scope="session")
-def dsql_target(pytestconfig: pytest.Config) -> Iterator[Target]:
-    """What is measured: the embedded engine, or the endpoint that the options name. Made on first use."""
-    from pytest_dsql.targets import open_target
+def dsql_targets(pytestconfig: pytest.Config) -> Iterator[Targets]:
+    """All targets of the run by name, each made when it is first asked for."""
+    from pytest_dsql.targets.several import Targets
 
     with _terminated_like_interrupted():
-        target = open_target(settings_of(pytestconfig), run_id=pytestconfig.stash[RUN_ID])
-        pytestconfig.stash[TARGET] = target
+        targets = Targets(settings_of(pytestconfig), run_id=pytestconfig.stash[RUN_ID])
+        pytestconfig.stash[TARGETS] = targets
         try:
-            yield target
+            yield targets
         finally:
-            del pytestconfig.stash[TARGET]
-            target.close()
+            del pytestconfig.stash[TARGETS]
+            targets.close()
+
+
+@pytest.fixture(scope="session")
+def dsql_target(dsql_targets: Targets, request: pytest.FixtureRequest) -> Target:
+    """What is measured: the embedded engine, or the endpoint that the options name. Made on first use.
+
+    When `--dsql-target` names several, each test that needs this runs once for each of them.
+    """
+    return dsql_targets[getattr(request, "param", next(iter(dsql_targets)))]
 
 
 @contextmanager
@@ -225,7 +240,7 @@ def dsql_inserts(dsql_target: Target, pytestconfig: pytest.Config) -> Inserts:
 
 
 @pytest.fixture(scope="session")
-def dsql_results(dsql_target: Target, pytestconfig: pytest.Config) -> Iterator[ResultsFile]:
+def dsql_results(dsql_targets: Targets, pytestconfig: pytest.Config) -> Iterator[ResultsFile]:
     """The results file of this run."""
     from pytest_dsql.results.run import RunInfo
     from pytest_dsql.results.writer import ResultsFile
@@ -234,22 +249,30 @@ def dsql_results(dsql_target: Target, pytestconfig: pytest.Config) -> Iterator[R
     directory = Path(pytestconfig.invocation_params.dir, settings.results)
     run = RunInfo.collect(id=pytestconfig.stash[RUN_ID], plan=settings.plan, seed=settings.seed)
     results = ResultsFile(directory, run, resumption=pytestconfig.stash[RESUMPTION])
-    results.put_target(dsql_target.name, **dsql_target.facts)
+    dsql_targets.tell(lambda target: results.put_target(target.name, **target.facts))
     yield results
     results.finish()
 
 
 @pytest.fixture(scope="session")
-def dsql_books(dsql_target: Target, dsql_results: ResultsFile, pytestconfig: pytest.Config) -> Iterator[Books]:
-    """What the target costs: lets cells begin while the budget allows it, and tells what each has used."""
+def dsql_books(dsql_results: ResultsFile, pytestconfig: pytest.Config) -> Iterator[Callable[[Target], Books]]:
+    """What each target costs: lets cells begin while the budget allows it, and tells what each has used."""
     from pytest_dsql.targets.costs import open_books
 
-    books = open_books(settings_of(pytestconfig), dsql_target, budget_of(pytestconfig))
+    settings = settings_of(pytestconfig)
+    opened: dict[str, Books] = {}
+
+    def of(target: Target) -> Books:
+        if target.name not in opened:
+            opened[target.name] = open_books(settings.for_target(target.name), target, budget_of(pytestconfig))
+        return opened[target.name]
+
     try:
-        yield books
+        yield of
     finally:
-        dsql_results.put_costs(books.close())
-        dsql_results.add_cost(dsql_target.name, books.facts())
+        for name, books in opened.items():
+            dsql_results.put_costs(books.close())
+            dsql_results.add_cost(name, books.facts())
 
 
 @pytest.fixture(scope="session")
@@ -268,56 +291,89 @@ def dsql_scheduler(pytestconfig: pytest.Config) -> Iterator[Client | None]:
         client.close()  # type: ignore[no-untyped-call]  # distributed is not typed throughout
 
 
-@pytest.fixture
-def dsql_load(
-    dsql_target: Target,
+@pytest.fixture(scope="session")
+def dsql_load_on(
     dsql_results: ResultsFile,
-    dsql_books: Books,
+    dsql_books: Callable[[Target], Books],
     dsql_scheduler: Client | None,
-    request: pytest.FixtureRequest,
-) -> Iterator[Load]:
-    """Measure cells: `.closed(mix, connections=)`, `.open(mix, rate=, connections=)`, `.capacity(mix, slo, start=)`."""
+    pytestconfig: pytest.Config,
+) -> Callable[..., Load]:
+    """Return what makes a `Load` for one test on one target: `dsql_load` and `dsql_side_by_side` are made by it."""
     from pytest_dsql.experiment.cells import Load
-    from pytest_dsql.report.progress import ProgressLine
     from pytest_dsql.results.kept import KeptCells
     from pytest_dsql.targets.identity import identity_of
 
-    config = request.config
-    settings = settings_of(config)
-    resumption = config.stash[RESUMPTION]
-    with ProgressLine(Screen(config)) as line:
-        yield Load(
-            endpoint=dsql_target.endpoint,
-            connect=dsql_target.connect,
-            plan=plan_of(config),
-            target=dsql_target.name,
-            test=request.node.nodeid,
+    settings = settings_of(pytestconfig)
+    resumption = pytestconfig.stash[RESUMPTION]
+    kept = KeptCells(
+        dsql_results.path.parent,
+        whole=frozenset() if resumption is None else resumption.whole,
+        taken=dsql_results.took,
+    )
+
+    def load_on(target: Target, test: str, line: ProgressLine, *, name: str = "") -> Load:
+        return Load(
+            endpoint=target.endpoint,
+            connect=target.connect,
+            plan=plan_of(pytestconfig),
+            target=target.name,
+            test=test,
+            name=name,
             seed=settings.seed,
-            workers=settings.workers or _workers(dsql_target, dsql_scheduler),
-            exclusive=lambda: _one_at_a_time(config),
+            workers=settings.workers or _workers(settings, dsql_scheduler),
+            exclusive=lambda: _one_at_a_time(pytestconfig),
             record=dsql_results.put,
-            injections=dsql_target.injections,
+            injections=target.injections,
             progress=line.cell,
             note=dsql_results.put_experiment,
             scheduler=dsql_scheduler,
-            kept=KeptCells(
-                dsql_results.path.parent,
-                whole=frozenset() if resumption is None else resumption.whole,
-                taken=dsql_results.took,
-            ),
-            about={"plan": settings.plan, "seed": settings.seed, "target": identity_of(settings, dsql_target)},
-            books=dsql_books,
+            kept=kept,
+            about={"plan": settings.plan, "seed": settings.seed, "target": identity_of(settings, target)},
+            books=dsql_books(target),
+        )
+
+    return load_on
+
+
+@pytest.fixture
+def dsql_load(dsql_target: Target, dsql_load_on: Callable[..., Load], request: pytest.FixtureRequest) -> Iterator[Load]:
+    """Measure cells: `.closed(mix, connections=)`, `.open(mix, rate=, connections=)`, `.capacity(mix, slo, start=)`."""
+    from pytest_dsql.report.progress import ProgressLine
+
+    with ProgressLine(Screen(request.config)) as line:
+        yield dsql_load_on(dsql_target, request.node.nodeid, line)
+
+
+@pytest.fixture
+def dsql_side_by_side(
+    dsql_targets: Targets, dsql_load_on: Callable[..., Load], request: pytest.FixtureRequest
+) -> Iterator[SideBySide]:
+    """Measure the same cells on all targets of the run in turn: `.measure(lambda load: load.closed(mix, ...))`.
+
+    What `load` is there, `dsql_load` is for one target.
+    """
+    from pytest_dsql.experiment.side_by_side import SideBySide
+    from pytest_dsql.report.progress import ProgressLine
+    from pytest_dsql.results.names import id_on
+
+    test: str = request.node.nodeid
+    with ProgressLine(Screen(request.config)) as line:
+        yield SideBySide(
+            {
+                name: dsql_load_on(target, test, line, name=id_on(test, name) if len(dsql_targets) > 1 else "")
+                for name, target in dsql_targets.items()
+            }
         )
 
 
-def _workers(target: Target, scheduler: Client | None) -> int:
-    """How many processes make the load unless the user says otherwise."""
+def _workers(settings: Settings, scheduler: Client | None) -> int:
+    """How many processes make the load unless the user says otherwise: the same on all targets of a run."""
     if scheduler is not None:
         from pytest_dsql.load.hosts import workers_of
 
         return len(workers_of(scheduler))
     # The embedded engine needs the other cores itself.
-    return 1 if target.engine is not None else os.cpu_count() or 1
+    return 1 if "local" in settings.targets else os.cpu_count() or 1
 
 
 @contextmanager

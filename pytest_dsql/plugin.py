@@ -13,7 +13,7 @@ from _pytest._code import Traceback  # pytest's own way to say which frames to s
 
 from pytest_dsql import fixtures
 from pytest_dsql.errors import BudgetReached, ConnectionFailed, DsqlError, Inconclusive, Invalid, UsageError
-from pytest_dsql.fixtures import RESUMPTION, RUN_ID, SETTINGS, TARGET, settings_of
+from pytest_dsql.fixtures import RESUMPTION, RUN_ID, SETTINGS, TARGETS, settings_of
 from pytest_dsql.settings import OPTIONS, Settings
 
 if TYPE_CHECKING:
@@ -120,12 +120,44 @@ def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the
         node.config.stash[_UNFIT] = output["dsql_unfit"]
 
 
+#: What measures cells.
+_MEASURING: Final = ("dsql_load", "dsql_side_by_side")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Have each test that needs the target run once for each, when there are several."""
+    targets = settings_of(metafunc.config).targets
+    if len(targets) > 1 and "dsql_target" in metafunc.fixturenames:
+        metafunc.parametrize("dsql_target", targets, indirect=True, scope="session")
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the target can't run."""
-    if settings_of(config).target == "local":
-        for item in items:
-            if item.get_closest_marker("dsql_aws"):
-                item.add_marker(pytest.mark.skip(reason="meaningless on the embedded engine (dsql_aws)"))
+    """Leave out what the target can't run, and measure a cell on one target right after the other."""
+    targets = settings_of(config).targets
+    for item in items:
+        if item.get_closest_marker("dsql_aws") and (_target_of(item) or targets[0]) == "local":
+            item.add_marker(pytest.mark.skip(reason="meaningless on the embedded engine (dsql_aws)"))
+    if len(targets) > 1:
+        _interleave(items)
+
+
+def _target_of(item: pytest.Item) -> str | None:
+    """Which of several targets a test is to use; None when there is one, or it uses all or none."""
+    return getattr(getattr(item, "callspec", None), "params", {}).get("dsql_target")
+
+
+def _interleave(items: list[pytest.Item]) -> None:
+    """Bring the runs of a test that measures together: pytest puts all tests of one target first, hours apart."""
+    from pytest_dsql.results.names import id_without
+
+    together: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        target = _target_of(item)
+        measures = target is not None and any(one in getattr(item, "fixturenames", ()) for one in _MEASURING)
+        together.setdefault(id_without(item.nodeid, target) if target and measures else item.nodeid, []).append(item)
+    items[:] = [item for several in together.values() for item in several]
 
 
 @pytest.hookimpl(trylast=True)
@@ -133,8 +165,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Count the selected tests that measure cells, and say what would keep the target from being made."""
     config = session.config
     names = [set(getattr(one, "fixturenames", ())) for one in session.items]
-    config.stash[_ASKED] = sum("dsql_load" in one for one in names)
-    if config.option.collectonly or not any("dsql_target" in one for one in names):
+    config.stash[_ASKED] = sum(any(fixture in one for fixture in _MEASURING) for one in names)
+    if config.option.collectonly or not any("dsql_targets" in one for one in names):
         return
     from pytest_dsql.targets import preflight
 
@@ -171,9 +203,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         undecided = error
     except BudgetReached as error:
         undecided = error
-    load: Any = pyfuncitem.funcargs.get("dsql_load")
-    if load is not None:
-        load.raise_if_void()
+    for fixture in _MEASURING:
+        load: Any = pyfuncitem.funcargs.get(fixture)
+        if load is not None:
+            load.raise_if_void()
     if undecided is not None:
         raise pytest.skip.Exception(str(undecided).strip().partition("\n")[0], _use_item_location=True)
     return result
@@ -182,10 +215,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Give a test the target as the options made it, or fail it at once when the engine that it would use has ended."""
-    target = item.config.stash.get(TARGET, None)
-    if target is not None and "dsql_target" in getattr(item, "fixturenames", ()):
-        target.check()
-        target.reset()
+    if TARGETS not in item.config.stash or "dsql_targets" not in getattr(item, "fixturenames", ()):
+        return
+    wanted = _target_of(item)
+    for name, target in item.config.stash[TARGETS].opened.items():
+        if wanted in (None, name):
+            target.check()
+            target.reset()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -213,10 +249,9 @@ def pytest_runtest_makereport(
 
 
 def _why_gone(config: pytest.Config) -> str:
-    """Why there is no target any more; empty when there is one."""
-    target = config.stash.get(TARGET, None)
+    """Why there is a target no more; empty when all that were made are there."""
     try:
-        if target is not None:
+        for target in config.stash[TARGETS].opened.values() if TARGETS in config.stash else ():
             target.check()
     except DsqlError as error:
         return str(error)

@@ -52,9 +52,9 @@ class Option(NamedTuple):
 OPTIONS: Final = (
     Option(
         "target",
-        "NAME",
+        "NAME[,NAME]",
         "what is measured: local (the embedded engine, default), attach (an existing endpoint), or what is created and "
-        f"removed: {', '.join(CREATED_TARGETS)}",
+        f"removed: {', '.join(CREATED_TARGETS)}; several are measured side by side",
     ),
     Option("endpoint", "HOST_OR_CLUSTER_ID", "attach to this Aurora DSQL cluster"),
     Option("dsn", "DSN", "attach to any PostgreSQL: a libpq URI or key=value string"),
@@ -86,7 +86,10 @@ OPTIONS: Final = (
 class Settings:
     """What the user chose. Made by `resolve`, which validates every value."""
 
-    target: str = "local"
+    target: str = "local"  #: the first of `targets`
+    targets: tuple[
+        str, ...
+    ] = ()  #: what is measured, side by side when there are several; () stands for `target` alone
     endpoint: str | None = None  #: host name or cluster id to attach to
     dsn: str | None = field(default=None, repr=False)  #: may hold a password
     region: str | None = None
@@ -144,7 +147,12 @@ class Settings:
         for name, value in chosen.items():
             parse: Callable[[Any, str], Any] = _PARSERS.get(name, _text)
             values[name] = parse(value, where[name])
-        settings = cls(**values, engine=engine)._with_implied_target(where)
+        if "target" in values:
+            values["targets"] = values["target"]
+            values["target"] = values["targets"][0]
+        elif "endpoint" in values or "dsn" in values:
+            values["target"] = "attach"
+        settings = cls(**values, engine=engine)._checked(where)
         if settings.set:
             try:
                 check_set(settings.set)
@@ -152,35 +160,57 @@ class Settings:
                 raise UsageError(f"{where['set']}: {error}") from None
         return settings
 
-    def _with_implied_target(self, where: Mapping[str, str]) -> Settings:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "targets", self.targets or (self.target,))
+
+    def for_target(self, name: str) -> Settings:
+        """Return what of this concerns one of the targets, which is then the only one."""
+        from dataclasses import replace
+
+        chosen = replace(self, target=name, targets=(name,))
+        if name != "attach":
+            chosen = replace(chosen, endpoint=None, dsn=None)
+        return chosen if name == "local" else replace(chosen, engine=None)
+
+    def _checked(self, where: Mapping[str, str]) -> Settings:
         from dataclasses import replace
 
         if self.endpoint and self.dsn:
             raise UsageError(f"{where['endpoint']} and {where['dsn']} exclude each other: name one thing to attach to")
         attached = where.get("endpoint") or where.get("dsn")
-        if attached and "target" in where and self.target != "attach":
-            raise UsageError(f"{attached} attaches to an endpoint, but {where['target']} says {self.target!r}")
-        if attached:
+        if attached and "attach" not in self.targets:
+            raise UsageError(
+                f"{attached} attaches to an endpoint, but {where['target']} says {','.join(self.targets)!r}"
+            )
+        if attached and "local" not in self.targets:
             for name in _OF_THE_ENGINE:
                 if name in where:
                     raise UsageError(f"{where[name]} is a setting of the embedded engine; it means nothing on attach")
-            if self.dsn:
-                _refuse_flags(
-                    where, "region", "user", "profile", "role", because="a DSN says by itself who connects where"
-                )
-            _refuse_created(where, "attach")
-            return replace(self, target="attach", engine=None)
-        if self.target == "attach":
+        if "attach" in self.targets and not attached:
             raise UsageError("target 'attach' needs --dsql-endpoint HOST_OR_CLUSTER_ID or --dsql-dsn DSN")
-        if self.target != "local":
-            for name in (*_OF_THE_ENGINE, "user"):
+        created = [name for name in self.targets if name not in EXISTING_TARGETS]
+        if created:
+            for name in () if attached else ("user",):
+                if where.get(name, "").startswith("--"):
+                    raise UsageError(f"{where[name]} means nothing on {created[0]}, which is created for this run")
+            if self.budget is None:
+                raise UsageError(f"target {created[0]!r} costs money: say how much at most, --dsql-budget USD")
+        else:
+            if self.dsn or not attached:
+                _refuse_flags(
+                    where,
+                    "region",
+                    "user",
+                    "profile",
+                    "role",
+                    because="a DSN says by itself who connects where" if self.dsn else "the local engine has its own",
+                )
+            _refuse_created(where, self.target)
+        if "local" not in self.targets:
+            for name in _OF_THE_ENGINE if not attached else ():
                 if where.get(name, "").startswith("--"):
                     raise UsageError(f"{where[name]} means nothing on {self.target}, which is created for this run")
-            if self.budget is None:
-                raise UsageError(f"target {self.target!r} costs money: say how much at most, --dsql-budget USD")
             return replace(self, engine=None)
-        _refuse_flags(where, "region", "user", "profile", "role", because="the local engine has its own")
-        _refuse_created(where, self.target)
         for name, form in _OF_THE_ENGINE.items():
             if self.engine and name in where:
                 raise UsageError(
@@ -224,11 +254,14 @@ def _choice(*allowed: str) -> Callable[[Any, str], str]:
     return parse
 
 
-def _target(value: Any, source: str) -> str:
-    text = _text(value, source)
-    if text not in TARGETS and not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", text):
-        raise UsageError(f"{source}: {text!r} is not one of {', '.join(TARGETS)}, nor the path of a module")
-    return text
+def _targets(value: Any, source: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in _text(value, source).split(","))
+    for name in names:
+        if name not in TARGETS and not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", name):
+            raise UsageError(f"{source}: {name!r} is not one of {', '.join(TARGETS)}, nor the path of a module")
+    if len(set(names)) < len(names):
+        raise UsageError(f"{source}: {','.join(names)!r} names a target twice")
+    return names
 
 
 def _whole(low: int, high: int) -> Callable[[Any, str], int]:
@@ -286,7 +319,7 @@ def _named_values(value: Any, source: str) -> dict[str, str]:
 
 
 _PARSERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
-    "target": _target,
+    "target": _targets,
     "plan": _choice(*PLANS),
     "scale": _choice(*SCALES),
     "seed": _whole(0, 2**63 - 1),

@@ -97,6 +97,32 @@ def test_a_dsn_says_by_itself_who_connects_where(name: str) -> None:
     assert resolve({"dsn": "host=127.0.0.1"}, {f"DSQL_{name.upper()}": "x"}).target == "attach"
 
 
+def test_several_targets_have_one_settings_each() -> None:
+    settings = resolve(
+        {"target": "local, attach", "dsn": "host=127.0.0.1", "set": ["rules=2026-09-01"]}, {ENGINE_VARIABLE: ""}
+    )
+    assert (settings.target, settings.targets) == ("local", ("local", "attach"))
+    local, attached = settings.for_target("local"), settings.for_target("attach")
+    assert (local.targets, local.dsn, local.set) == (("local",), None, {"rules": "2026-09-01"})
+    assert (attached.target, attached.targets, attached.dsn) == ("attach", ("attach",), "host=127.0.0.1")
+
+
+def test_an_engine_that_runs_is_that_of_the_local_target_only() -> None:
+    settings = resolve({"target": "attach,local", "dsn": "host=127.0.0.1"}, {ENGINE_VARIABLE: "/run/control"})
+    assert settings.for_target("local").engine == "/run/control"
+    assert settings.for_target("attach").engine is None
+
+
+def test_several_targets_with_none_to_attach_to() -> None:
+    with pytest.raises(UsageError, match="target 'attach' needs"):
+        resolve({"target": "local,attach"})
+
+
+def test_a_target_named_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="--dsql-target: 'local,local' names a target twice"):
+        resolve({"target": "local,local"})
+
+
 def test_engine_settings_come_too_late_for_an_engine_that_runs() -> None:
     with pytest.raises(UsageError, match="--dsql-set comes too late for an engine that runs"):
         resolve({"set": ["rules=2026-09-01"]}, {ENGINE_VARIABLE: "/run/control"})

@@ -62,6 +62,7 @@ class Load:
         default_factory=dict
     )  #: what the whole run is about: a cell is taken only if alike
     books: Books = NO_BOOKS  #: let cells begin while the budget allows it, and tell what each has used
+    name: str = ""  #: what the cells' ids begin with: the test's id, unless one test measures several targets
     _made: int = field(default=0, init=False)
     _repeat: int = field(default=1, init=False)
     _capacities: int = field(default=0, init=False)
@@ -181,7 +182,7 @@ class Load:
         capacity = Capacity(self.target, bracket, tuple(sorted(points, key=lambda one: one.rate)))
         self._capacities += 1
         suffix = "" if self._capacities == 1 else f" #{self._capacities}"
-        self.note(f"{self.test} capacity{suffix}", capacity.figures())
+        self.note(f"{self.name or self.test} capacity{suffix}", capacity.figures())
         return capacity
 
     def repeat(self, times: int, measure: Callable[[], Cell]) -> Repeats:
@@ -192,13 +193,15 @@ class Load:
         from pytest_dsql.experiment.repeats import Repeats
 
         _whole("times", times, 1, 1_000)
-        cells = []
+        return Repeats([self.run(number, measure) for number in range(1, times + 1)])
+
+    def run(self, number: int, measure: Callable[[], Cell]) -> Cell:
+        """Run `measure`, whose cell is run `number` of its kind: the results file tells the runs by that."""
+        self._repeat = number
         try:
-            for self._repeat in range(1, times + 1):
-                cells.append(measure())
+            return measure()
         finally:
             self._repeat = 1
-        return Repeats(cells)
 
     def connect_burst(self, n: int) -> Connections:
         """Ask for `n` connections at once, hold them until the last is decided, and close them."""
@@ -321,7 +324,7 @@ class Load:
     def _next_id(self) -> str:
         self._made += 1
         suffix = "" if self._made == 1 else f"#{self._made}"
-        return f"{self.test}{suffix}"
+        return f"{self.name or self.test}{suffix}"
 
 
 def connections_for(rate: float, slo: Slo) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -18,9 +19,9 @@ from pytest_dsql.load.statistics import LatencySummary, Summaries, answered, dis
 from pytest_dsql.load.table import cell_table
 from pytest_dsql.slo.connecting import EXPLAINED
 from pytest_dsql.slo.evidence import OUTCOME_COUNTS, Counts, Evidence, Generator, Requests
-from pytest_dsql.slo.interval import percentile_interval
+from pytest_dsql.slo.interval import CONFIDENCE, percentile_interval
 from pytest_dsql.slo.objectives import ALLOWED_OVER, Slo
-from pytest_dsql.slo.throughput import SLICES
+from pytest_dsql.slo.throughput import SLICES, margin_tps
 from pytest_dsql.slo.verdict import LOOKS, ObjectiveResult, Verdict, judge
 
 #: Runs that many further planned windows of the same cell; returns what they measured and the violations of each
@@ -102,6 +103,17 @@ class Cell:
     def tps(self) -> float:
         """Successful (committed) transactions per second."""
         return self._per_second(sum(one.count(*_COMMITTED) for one in self.measurement.samples.values()))
+
+    @property
+    def tps_interval(self) -> tuple[float | None, float | None]:
+        """Between which the true rate of successes lies, with a confidence of 95 %; None where the window can't tell.
+
+        It comes from how the rate varies within the window; how it varies between runs only repeats can tell.
+        """
+        margin = margin_tps(_successes(self.measurement), self.measurement.duration_s, (1 - CONFIDENCE) / 2)
+        if not math.isfinite(margin) or not self.tps:
+            return None, None
+        return max(0.0, self.tps - margin), self.tps + margin
 
     @property
     def attempt_tps(self) -> float:

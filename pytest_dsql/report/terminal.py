@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
+
+from pytest_dsql.report.comparisons import ratio_lines
+from pytest_dsql.results import side_by_side
+from pytest_dsql.results.names import id_without
 
 #: Narrower terminals wrap lines themselves.
 _NARROWEST: Final = 80
@@ -38,10 +42,14 @@ def summary_lines(results: Mapping[str, Any], width: int = 100, colour: bool = F
         lines += [""] if lines else []
         lines += _table(_CONNECT_HEAD, [(_connect_row(cell), cell) for cell in connects], width, colour)
     experiments: Mapping[str, Mapping[str, Any]] = results["experiments"]
-    if experiments:
+    plain = {name: figures for name, figures in experiments.items() if name not in _TABLES}
+    if plain:
         lines += [""] if lines else []
-        for name, figures in experiments.items():
+        for name, figures in plain.items():
             lines += textwrap.wrap(f"{name}: {_figures(figures)}", width, subsequent_indent="    ")
+    for name, table in _TABLES.items():
+        if name in experiments:
+            lines += ["", *table(experiments[name], width)]
     if cells:
         lines += ["", _totals(cells, colour)]
         for one in results["run"]["resumed"]:
@@ -52,6 +60,12 @@ def summary_lines(results: Mapping[str, Any], width: int = 100, colour: bool = F
         if any(cell["simulated"] for cell in cells):
             lines += textwrap.wrap(_SIMULATED, width)
     return lines
+
+
+#: Experiments that have a table of their own.
+_TABLES: Final[Mapping[str, Callable[[Mapping[str, Any], int], list[str]]]] = {
+    side_by_side.NAME: ratio_lines,
+}
 
 
 def cost_lines(results: Mapping[str, Any]) -> list[str]:
@@ -176,7 +190,8 @@ def _test(cell: Mapping[str, Any]) -> str:
     """Return the test without its folders and parameters, and the target where it is not the engine."""
     match = _ID.match(cell["id"])
     name = (match["test"] if match else cell["id"]).rpartition("/")[2]
-    return name if cell["target"] == "local" else f"{name} on {cell['target']}"
+    told = cell["target"] == "local" or id_without(cell["id"], cell["target"]) != cell["id"]
+    return name if told else f"{name} on {cell['target']}"
 
 
 def _label(cell: Mapping[str, Any]) -> str:

@@ -40,7 +40,7 @@ def _measured(cell: Cell) -> dict[str, Any]:
         "windows": measured.look,
         "interrupted": measured.interrupted,
         "transactions": {name: _transaction(cell, samples) for name, samples in measured.samples.items()},
-        "tps": {"success": _rounded(cell.tps), "attempt": _rounded(cell.attempt_tps)},
+        "tps": _tps(cell),
         "conflict_rate": cell.conflict_rate,
         "objectives": [_objective(cell, one) for one in verdict.objectives] if verdict else [],
         "generator": {
@@ -83,7 +83,7 @@ def _connected(connections: Connections) -> dict[str, Any]:
         "windows": 1,
         "interrupted": None,
         "transactions": {},
-        "tps": {"success": 0.0, "attempt": 0.0},
+        "tps": {"success": 0.0, "success_low": None, "success_high": None, "attempt": 0.0},
         "conflict_rate": 0.0,
         "objectives": [],
         "generator": {
@@ -151,6 +151,16 @@ def _transaction(cell: Cell, samples: Samples) -> dict[str, Any]:
         "service_ms": _summary(cell.service[name]),
         "backoff_ms": _summary(cell.backoff[name]),
         "histogram": histogram.encode(answered(samples, samples.latency_ns)),
+    }
+
+
+def _tps(cell: Cell) -> dict[str, float | None]:
+    low, high = cell.tps_interval
+    return {
+        "success": _rounded(cell.tps),
+        "success_low": _rounded(low),
+        "success_high": _rounded(high),
+        "attempt": _rounded(cell.attempt_tps),
     }
 
 

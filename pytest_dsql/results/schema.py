@@ -109,6 +109,8 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].transactions{}.histogram": _TEXT_OR_NULL,
     "cells[].tps": _OBJECT,
     "cells[].tps.success": _NUMBER,
+    "cells[].tps.success_low": _NUMBER_OR_NULL,
+    "cells[].tps.success_high": _NUMBER_OR_NULL,
     "cells[].tps.attempt": _NUMBER,
     "cells[].conflict_rate": _NUMBER,
     "cells[].objectives": _LIST,

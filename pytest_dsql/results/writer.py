@@ -14,6 +14,7 @@ from pytest_dsql.errors import DsqlError, UsageError
 from pytest_dsql.load.cell import Cell
 from pytest_dsql.load.connections import Connections
 from pytest_dsql.load.cost import Cost
+from pytest_dsql.results import side_by_side
 from pytest_dsql.results.cell import cell_dict, cost_dict
 from pytest_dsql.results.mask import masked_value
 from pytest_dsql.results.reader import FILE_NAME, LATEST, parse_results
@@ -156,6 +157,7 @@ class ResultsFile:
         with self._locked():
             content = self._content()
             change(content)
+            _derive(content)
             text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
             replace_whole(self.path, f"{text}\n".encode())
 
@@ -202,3 +204,17 @@ def _target(content: dict[str, Any], name: str) -> dict[str, Any]:
     made = {"name": name}
     content["targets"].append(made)
     return made
+
+
+def _derive(content: dict[str, Any]) -> None:
+    """Bring what follows from the cells up to date."""
+    for name, derive in _DERIVED.items():
+        figures = derive(content)
+        if figures is not None:
+            content["experiments"][name] = figures
+
+
+#: Name of an experiment -> what computes it from the rest of the file.
+_DERIVED: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any] | None]]] = {
+    side_by_side.NAME: side_by_side.side_by_side,
+}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def open_target(settings: Settings, *, run_id: str) -> Target:
-    """Make the target that the settings name. `run_id` is what processes of one run share.
+    """Make the target that the settings name; of several the first. `run_id` is what processes of one run share.
 
     Raises UsageError, MissingExtra, EngineError, CredentialsError or ConnectionFailed, each one clear line.
     """
@@ -26,12 +26,17 @@ def open_target(settings: Settings, *, run_id: str) -> Target:
 
 
 def preflight(settings: Settings, *, results: bool) -> None:
-    """Say what would keep the target from being made, before anything is created. Raises like `open_target`.
+    """Say what would keep the targets from being made, before anything is created. Raises like `open_target`.
 
     `results`: the run will write results, so see that it can.
     """
     if results:
         _check_results(settings)
+    for name in settings.targets:
+        _preflight_one(settings.for_target(name))
+
+
+def _preflight_one(settings: Settings) -> None:
     if settings.target == "attach":
         from pytest_dsql.targets.attach import attach
 
