@@ -19,6 +19,17 @@ EXPIRES_TAG: Final = "pytest-dsql:expires"
 #: kind -> the class that knows it. A kind that isn't listed is such a path itself: `mypackage.mymodule:MyResource`.
 KINDS: Final[Mapping[str, str]] = {
     "dsql-cluster": "pytest_dsql.aws.kinds.dsql_cluster:DsqlCluster",
+    "vpc": "pytest_dsql.aws.kinds.network:Vpc",
+    "subnet": "pytest_dsql.aws.kinds.network:Subnet",
+    "internet-gateway": "pytest_dsql.aws.kinds.network:InternetGateway",
+    "security-group": "pytest_dsql.aws.kinds.network:SecurityGroup",
+    "db-subnet-group": "pytest_dsql.aws.kinds.rds:DbSubnetGroup",
+    "db-parameter-group": "pytest_dsql.aws.kinds.rds:DbParameterGroup",
+    "db-cluster-parameter-group": "pytest_dsql.aws.kinds.rds:DbClusterParameterGroup",
+    "db-cluster": "pytest_dsql.aws.kinds.rds:DbCluster",
+    "db-instance": "pytest_dsql.aws.kinds.rds:DbInstance",
+    "db-proxy": "pytest_dsql.aws.kinds.rds:DbProxy",
+    "iam-role": "pytest_dsql.aws.kinds.iam_role:IamRole",
 }
 
 

@@ -1,0 +1,75 @@
+"""An account of moto's with what moto lacks, a PostgreSQL in place of its databases, and a clock that doesn't wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import botocore.handlers
+import botocore.loaders
+import pytest
+
+from pytest_dsql.aws.run import AwsRun
+from pytest_dsql.aws.waiting import Clock
+from tests.aws.conftest import account, aws_environment, server  # noqa: F401 - fixtures
+from tests.plain_postgres import PlainPostgres, tls_installation
+from tests.targets.rds import stand_ins
+
+REGION = "us-east-1"
+GENERATOR = "203.0.113.7"
+
+
+@pytest.fixture(autouse=True)
+def read_models_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Share what botocore reads of its service models: 0.2 s for each client of each test otherwise."""
+    monkeypatch.setattr("botocore.session.create_loader", lambda *_ignored, **_also: _LOADER)
+
+
+_LOADER = botocore.loaders.create_loader()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PlainPostgres]:
+    """The PostgreSQL that all databases of these tests are."""
+    if tls_installation() is None:
+        pytest.skip("needs a PostgreSQL with TLS on this machine")
+    with stand_ins.database_of_moto() as postgres:
+        yield postgres
+
+
+@pytest.fixture
+def offers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What moto lacks, without a database."""
+    known = [*botocore.handlers.BUILTIN_HANDLERS, *stand_ins.handlers("localhost", 5432)]
+    monkeypatch.setattr(botocore.handlers, "BUILTIN_HANDLERS", known)
+
+
+@pytest.fixture
+def databases(postgres: PlainPostgres, monkeypatch: pytest.MonkeyPatch) -> PlainPostgres:
+    """What moto lacks, and every database is the PostgreSQL."""
+    known = [*botocore.handlers.BUILTIN_HANDLERS, *stand_ins.handlers(postgres.host, postgres.port)]
+    monkeypatch.setattr(botocore.handlers, "BUILTIN_HANDLERS", known)
+    return postgres
+
+
+class Hours:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.at = datetime.now(UTC)
+
+    def clock(self) -> Clock:
+        return Clock(monotonic=self.monotonic, sleep=self.sleep, now=lambda: self.at)
+
+    def monotonic(self) -> float:
+        return self.at.timestamp()
+
+    def sleep(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
+
+
+def begin(owner: str, run_id: str = "20261130T100000Z-abc123") -> AwsRun:
+    """Begin a target's part of a run, with a clock that doesn't wait."""
+    run = AwsRun.begin(run_id, owner, region=REGION)
+    run.clock = Hours().clock()
+    return run
