@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.adjudicator.books import Books
+from pytest_dsql.local.adjudicator.monitor import Monitor
 from pytest_dsql.local.adjudicator.sandbox.catalog import CATALOG_QUERY, Catalog
 from pytest_dsql.local.adjudicator.sandbox.forms import form
 from pytest_dsql.local.adjudicator.sandbox.plans import Plan as Texts
 from pytest_dsql.local.adjudicator.sandbox.plans import plan as make_texts
 from pytest_dsql.local.gateway.statements import Plan
-from pytest_dsql.local.gateway.superuser import SuperuserConnection
+from pytest_dsql.local.gateway.superuser import QueryFailed
 
 if TYPE_CHECKING:
     from pytest_dsql.local.adjudicator.contender import Contender
@@ -30,6 +32,13 @@ _BLOCKERS: Final = (
     "SELECT pg_catalog.unnest(pg_catalog.pg_blocking_pids({pid})) WHERE EXISTS ("
     "SELECT FROM pg_catalog.pg_locks WHERE pid = {pid} AND NOT granted AND locktype <> 'extend')"
 )
+_CANCEL: Final = "SELECT pg_catalog.pg_cancel_backend({pid})"
+
+#: How the helpers can't be renewed when clients change the catalog at the same time: a lock that isn't given, a
+#: deadlock, a row of the catalog that somebody else has written, an object that is gone.
+_DISTURBED: Final = frozenset({"55P03", "40P01", "40001", "XX000", "42P01", "42704", "3F000"})
+_DISTURBANCES: Final = 20
+_CALM_S: Final = 0.01
 
 
 @final
@@ -45,8 +54,10 @@ class Adjudicator:
         self._read = -1  #: the catalog's version that was read
         self._read_at = 0.0
         self._texts: OrderedDict[tuple[Plan, tuple[str, ...]], Texts] = OrderedDict()
-        self._asking = asyncio.Lock()
-        self._connection: SuperuserConnection | None = None
+        self._reading = asyncio.Lock()
+        #: What reads the catalog may have to wait there; who is in whose way is asked apart from it.
+        self._helpers = Monitor(cluster.socket_path)
+        self._locks = Monitor(cluster.socket_path)
 
     def known(self, plan: Plan, schemas: tuple[str, ...] | None) -> Texts | None:
         """A statement's texts, where they can be told at once."""
@@ -83,34 +94,45 @@ class Adjudicator:
             await self._read_catalog(again=stale)
 
     async def _read_catalog(self, *, again: bool = False) -> None:
-        async with self._asking:
+        async with self._reading:
             version = self._cluster.catalog_version
             if self._read == version and self._catalog is not None and not again:
                 return
             self._read_at = time.monotonic()
-            connection = await self._connected()
-            ((text,),) = await connection.query(CATALOG_QUERY)
-            self._catalog = Catalog.read(text)
+            self._catalog = Catalog.read(await self._described())
             self._texts.clear()
             self._read = version
 
+    async def _described(self) -> str:
+        """Have the helpers renewed, and give what the tables are."""
+        for _ in range(_DISTURBANCES):
+            try:
+                ((text,),) = await self._helpers.ask(CATALOG_QUERY)
+            except QueryFailed as failed:
+                if failed.sqlstate not in _DISTURBED:
+                    raise
+                await asyncio.sleep(_CALM_S)
+            else:
+                return text
+        ((text,),) = await self._helpers.ask(CATALOG_QUERY)
+        return text
+
     async def blockers(self, pid: int) -> list[Contender]:
         """The sessions whose locks a backend waits for."""
-        async with self._asking:
-            connection = await self._connected()
-            rows = await connection.query(_BLOCKERS.format(pid=pid))
+        rows = await self._locks.ask(_BLOCKERS.format(pid=pid))
         return [self.contenders[int(found)] for (found,) in rows if int(found) in self.contenders]
 
-    async def _connected(self) -> SuperuserConnection:
-        if self._connection is None or self._connection.lost:
-            self._connection = await SuperuserConnection.open(self._cluster.socket_path)
-        return self._connection
+    async def cancel(self, pid: int, running: Callable[[], bool]) -> None:
+        """Stop what a backend is doing, if it is still doing that when its turn comes.
+
+        When this is done the backend has got the signal: what is sent to it from then on isn't stopped.
+        """
+        await self._locks.ask_if(running, _CANCEL.format(pid=pid))
 
     def close(self) -> None:
-        """Close the adjudicator's own connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """Close the adjudicator's own connections."""
+        self._helpers.close()
+        self._locks.close()
 
 
 def _sql(plan: Plan) -> str:

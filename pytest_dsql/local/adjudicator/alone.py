@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from pytest_dsql.local.adjudicator.adjudicator import Adjudicator
 from pytest_dsql.local.adjudicator.books import Keys
 from pytest_dsql.local.adjudicator.commands import BEGIN_PATIENTLY, COMMIT, CONFLICT, PATIENCE, ROLLBACK
+from pytest_dsql.local.adjudicator.moves import TRIES
 from pytest_dsql.local.adjudicator.sandbox.plans import Plan as Texts
 from pytest_dsql.local.adjudicator.work import IN_THE_WAY, State
 from pytest_dsql.local.gateway import disguise, frames
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
-from pytest_dsql.local.gateway.group import Group
+from pytest_dsql.local.gateway.group import FAILED, Group
 from pytest_dsql.local.gateway.run import Run
 from pytest_dsql.local.gateway.statements import Plan
 
 if TYPE_CHECKING:
     from pytest_dsql.local.gateway.session import Session
-
-#: How often a statement without a transaction is tried on a fresh snapshot.
-_TRIES: Final = 5
 
 
 @final
@@ -65,7 +63,7 @@ class Alone:
         """Run a statement that is its own transaction, parking whoever is in its way."""
         backend = self._session.backend
         async with self._adjudicator.lane:
-            for _ in range(_TRIES):
+            for _ in range(TRIES):
                 await backend.ask(BEGIN_PATIENTLY)
                 run.again()
                 reply = await self._execute(run, plan, texts)
@@ -89,21 +87,26 @@ class Alone:
         """Run DDL: whoever has the table open gives it up."""
         backend = self._session.backend
         contender = self._session.contender
+        moves = contender.moves
         work = contender.work
-        if work is None:
+        reply = Group()
+        for _ in range(TRIES):
             # It may not wait for long, and its lock timeout is its transaction's.
-            await backend.ask(BEGIN_PATIENTLY)
-            reply = await contender.moves.patiently(backend.ask(run.messages(plan)))
-            ended = await backend.ask(COMMIT if reply.error is None else ROLLBACK)
-            return reply if ended.error is None else ended
-        if work.state is not State.PHYSICAL:
-            await contender.moves.enter(work)
-        await backend.ask(PATIENCE + SYNC_MESSAGE)
-        state, work.state = work.state, State.SANDBOX
-        try:
-            reply = await contender.moves.patiently(backend.ask(run.messages(plan)))
-        finally:
-            work.state = state
-        if reply.error is None:
-            contender.log(work, run, plan, None, reply.tag)
+            if work is None:
+                await backend.ask(BEGIN_PATIENTLY)
+            elif work.state is State.PHYSICAL and self._session.status != FAILED:
+                await backend.ask(PATIENCE + SYNC_MESSAGE)
+            else:
+                await moves.back(work)
+            reply = await moves.waiting(backend.begin(run.messages(plan)))
+            if work is None:
+                ended = await backend.ask(COMMIT if reply.error is None else ROLLBACK)
+                reply = reply if ended.error is None else ended
+            if reply.error is None:
+                if work is not None:
+                    work.note(run, plan, None, reply.tag)
+                return reply
+            if reply.error.get("C") not in IN_THE_WAY:
+                return reply
+            run.again()
         return reply

@@ -25,11 +25,11 @@ class Keys:
 
     freed: set[str] = field(default_factory=set)  #: deleted, or changed into others
     shared: set[str] = field(default_factory=set)  #: relied on: FOR KEY SHARE, a foreign key
-    locked: set[str] = field(default_factory=set)  #: FOR UPDATE
-    tables: set[str] = field(default_factory=set)  #: the tables with freed keys, by name
+    locked: set[str] = field(default_factory=set)  #: of rows that were locked FOR UPDATE, or had another key changed
+    tables: set[str] = field(default_factory=set)  #: names of those with freed keys, or rows that refer to others now
 
     def __bool__(self) -> bool:
-        return bool(self.freed or self.shared or self.locked)
+        return bool(self.freed or self.shared or self.locked or self.tables)
 
     def clear(self) -> None:
         """Forget them all: what they were told of is undone."""
@@ -114,7 +114,7 @@ class Books:
             self._order.append((self._now, entry))
 
     def frees_newer(self, tables: Iterable[str], snapshot: int) -> bool:
-        """Whether keys of one of these tables were freed, or are being freed, after a snapshot."""
+        """Whether something of one of these tables was freed, or is being freed, after a snapshot."""
         if self._freed_at <= snapshot and not self._in_flight:
             return False  # asked for every statement that writes, and nearly always so
         return any(self._when(("table", table)) > snapshot for table in tables)
@@ -122,7 +122,8 @@ class Books:
     def conflict(self, keys: Keys, inserted: Iterable[str], snapshot: int) -> bool:
         """Whether a transaction that did this to keys, and inserted these, must fail."""
         return (
-            any(self._when(("freed", key)) > snapshot for key in inserted)
+            # Who frees a key that somebody has freed meanwhile has inserted it: there was no row to find it by.
+            any(self._when(("freed", key)) > snapshot for key in (*inserted, *keys.freed))
             or any(self._when(("shared", key)) > snapshot for key in (*keys.freed, *keys.locked))
             or any(self._when((kind, key)) > snapshot for key in keys.shared for kind in ("freed", "locked"))
         )

@@ -8,7 +8,6 @@ from typing import Final
 from pytest_dsql.local.adjudicator.sandbox.names import ENTER as _ENTER_SQL
 from pytest_dsql.local.adjudicator.work import own_command
 from pytest_dsql.local.dialect.judgement import Refusal
-from pytest_dsql.local.gateway import frames
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
 
 #: AWS user guide, "Concurrency control in Aurora DSQL"; the text as seen on clusters in September 2026.
@@ -29,10 +28,10 @@ ENTER: Final = own_command(_ENTER_SQL)
 LEAVE: Final = own_command(
     "SELECT pg_catalog.set_config_by_name('search_path', pg_catalog.current_setting('search_path'), true)"
 )
+#: How many messages PostgreSQL answers to a command of ours that gives one row: as `run.own_execution` says.
+OWN_MESSAGES: Final = 6
 #: Rows that the transaction has written, cascades included: counted for DSQL's limit.
 WRITTEN: Final = own_command("SELECT pytest_dsql_engine_limits.written() >> 36")
-#: What PostgreSQL answers to messages of the extended protocol.
-ANSWERS: Final = {frames.PARSE: b"1", frames.BIND: b"2", frames.DESCRIBE: b"tTn", frames.CLOSE: b"3"}
 SCHEMAS: Final = own_command("SELECT pg_catalog.array_to_json(pg_catalog.current_schemas(false))") + SYNC_MESSAGE
 
 #: A query that may set the path. Seen anywhere in a text it counts: too often does no harm.

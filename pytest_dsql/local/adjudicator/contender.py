@@ -9,20 +9,22 @@ from pytest_dsql.local.adjudicator.adjudicator import Adjudicator
 from pytest_dsql.local.adjudicator.alone import Alone
 from pytest_dsql.local.adjudicator.answers import stripped
 from pytest_dsql.local.adjudicator.commands import (
-    ANSWERS,
     BACK,
     BEGIN,
     BEGIN_PATIENTLY,
     COMMIT,
-    CONFLICT,
     ENTER,
     LEAVE,
+    OWN_MESSAGES,
     ROLLBACK,
     SCHEMAS,
     SETS,
 )
-from pytest_dsql.local.adjudicator.moves import Moves
+from pytest_dsql.local.adjudicator.commit import Commit
+from pytest_dsql.local.adjudicator.giving_way import GivingWay
+from pytest_dsql.local.adjudicator.moves import TRIES, Moves
 from pytest_dsql.local.adjudicator.sandbox.errors import seen_by_client
+from pytest_dsql.local.adjudicator.sandbox.names import KEYS_NOTICE
 from pytest_dsql.local.adjudicator.sandbox.plans import Plan as Texts
 from pytest_dsql.local.adjudicator.sandbox.plans import Text
 from pytest_dsql.local.adjudicator.work import (
@@ -30,29 +32,30 @@ from pytest_dsql.local.adjudicator.work import (
     CONTESTED,
     IN_THE_WAY,
     LOST,
-    Entry,
     State,
     Work,
-    rows_of,
+    rows_written,
     with_last_column,
 )
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import frames
-from pytest_dsql.local.gateway.cancel import cancel
+from pytest_dsql.local.gateway.backend import OWN_ANSWERS
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
-from pytest_dsql.local.gateway.group import FAILED, IDLE, Group
-from pytest_dsql.local.gateway.run import NO_PARAMETERS, Run, bound_of, own_execution
+from pytest_dsql.local.gateway.group import FAILED, Group
+from pytest_dsql.local.gateway.run import Run, before_execute, bound_of, own_execution
 from pytest_dsql.local.gateway.statements import Plan
 
 if TYPE_CHECKING:
     from pytest_dsql.local.gateway.session import Session
+#: In a notice that tells keys.
+_KEYS: Final = KEYS_NOTICE.encode()
 
 
 @final
 class Contender:
     """The adjudicator's view of one session. Its coroutines are run by the session's driver."""
 
-    __slots__ = ("_adjudicator", "_session", "alone", "moves", "pid", "schemas", "work")
+    __slots__ = ("_adjudicator", "_commit", "_session", "alone", "giving_way", "moves", "pid", "schemas", "work")
 
     def __init__(self, session: Session, adjudicator: Adjudicator, schemas: tuple[str, ...] | None) -> None:
         self.work: Work | None = None  #: of the transaction that is open
@@ -62,6 +65,8 @@ class Contender:
         self.pid = 0  #: of its backend, while it has one
         self.alone = Alone(session, self._adjudicator)
         self.moves = Moves(session, self._adjudicator)
+        self.giving_way = GivingWay(session, self._adjudicator, self.moves)
+        self._commit = Commit(session, self._adjudicator, self.moves)
 
     # What the fast way asks and tells.
 
@@ -125,8 +130,7 @@ class Contender:
         current = self._session.transactions.current
         if current is not None and current.read_only:
             return False
-        inserts = texts.inserts
-        return bool(inserts) and self._adjudicator.books.frees_newer((table.name for table in inserts), work.snapshot)
+        return bool(texts.watched) and self._adjudicator.books.frees_newer(texts.watched, work.snapshot)
 
     def contested(self, plan: Plan | None, error: dict[str, bytes]) -> bool:
         """Whether an error of the fast way is a rival's doing, perhaps, so that the statement is run another way."""
@@ -144,13 +148,14 @@ class Contender:
     def told(self, payload: bytes) -> bool:
         """Take a notice that tells keys; tell whether it was one."""
         found = frames.fields(payload)
-        if found.get("M") != _KEYS_NOTICE:
+        if found.get("M") != _KEYS:
             return False
         told = json.loads(found["D"])
         keys = self.alone.keys if self.work is None else self.work.keys
         keys.freed.update(told.get("freed", ()))
         keys.shared.update(told.get("shared", ()))
-        if "freed" in told:
+        keys.locked.update(told.get("locked", ()))
+        if "freed" in told or "left" in told:
             keys.tables.add(told["table"])
         return True
 
@@ -164,10 +169,10 @@ class Contender:
             self.alone.succeeded()
         elif kind == "dml":
             texts = self._adjudicator.known(plan, self.schemas)
-            self.log(work, run, plan, texts, tag)
+            work.note(run, plan, texts, tag)
             work.doubtful = work.doubtful or (texts is None or self._freed(texts, work))
         elif kind in ("set", "ddl"):
-            self.log(work, run, plan, None, tag)
+            work.note(run, plan, None, tag)
 
     def failed(self) -> None:
         """Note that a statement has failed: it has done nothing."""
@@ -207,6 +212,7 @@ class Contender:
         texts = await self._texts(plan)
         if work is None:
             return await self.alone.run(run, plan, texts)
+        await self.make_way()
         if work.state is State.PARKED:
             await self.moves.enter(work)
         if work.state is State.PHYSICAL:
@@ -236,74 +242,59 @@ class Contender:
         await self.moves.enter(work)
         reply = await self.execute(run, plan, texts.sandbox if work.state is State.SANDBOX else texts.physical)
         if reply.error is None:
-            if error is not None and error.get("C") in LOST and _rows(texts, reply.tag) != 0:
+            if error is not None and error.get("C") in LOST and rows_written(texts, reply.tag) != 0:
                 work.doomed = True
             self._note(work, run, plan, texts, reply)
         return reply
 
     async def resend(self, messages: bytes) -> Group:
-        """Send messages again that have met a table which is being changed."""
+        """Send messages without a Sync again that have met a table which is being changed."""
         backend = self._session.backend
-        work = self.work
-        if work is not None:
-            await self.moves.enter(work)
-            return await self.moves.patiently(backend.ask(messages))
-        await backend.ask(BEGIN_PATIENTLY)
-        reply = await self.moves.patiently(backend.ask(messages))
-        await backend.ask(COMMIT if reply.error is None else ROLLBACK)
+        if self.work is not None:
+            await self.moves.enter(self.work)
+            return await self._meaning_tables(messages)
+        for _ in range(TRIES):
+            await backend.ask(BEGIN_PATIENTLY)
+            reply = await self.moves.patiently(backend.begin(messages + SYNC_MESSAGE))
+            await backend.ask(COMMIT if reply.error is None else ROLLBACK)
+            if reply.error is None or reply.error.get("C") not in IN_THE_WAY:
+                break
         return reply
 
-    async def prepare(self, kind: int, message: bytes, plan: Plan | None) -> Group:
+    async def prepare(self, message: bytes, plan: Plan | None) -> Group:
         """Send a Parse, Bind, Describe or Close: in the sandbox, what has another text there means the tables."""
         backend = self._session.backend
-        work = self.work
-        if work is None or work.state is not State.SANDBOX or plan is None or self._session.status == FAILED:
+        if self._session.status == FAILED:
             return await backend.ask(message + SYNC_MESSAGE)
-        if (await self._texts(plan)).sandbox.sql is None:
-            return await backend.ask(message + SYNC_MESSAGE)
-        reply = await backend.ask(LEAVE + message + ENTER + SYNC_MESSAGE)
-        wanted = ANSWERS.get(kind, b"") if reply.error is None else b"E"
-        reply.collected = [one for one in reply.collected if one[:1] in wanted][: 2 if wanted == b"tTn" else 1]
+        if self.sandboxed and plan is not None and (await self._texts(plan)).sandbox.sql is not None:
+            return await self._meaning_tables(message)
+        reply = await backend.ask(message + SYNC_MESSAGE)
+        if reply.error is not None and self.contested(None, reply.error):
+            return await self.resend(message)
+        return reply
+
+    async def _meaning_tables(self, messages: bytes) -> Group:
+        """Send messages of the extended protocol from the sandbox as if it were none."""
+        if not self.sandboxed:
+            return await self.moves.patiently(self._session.backend.begin(messages + SYNC_MESSAGE))
+        reply = await self.moves.patiently(self._session.backend.begin(LEAVE + messages + ENTER + SYNC_MESSAGE))
+        kinds = [one[0] for one in reply.collected]
+        behind_leaving = kinds.index(frames.COMMAND_COMPLETE) + 1 if frames.COMMAND_COMPLETE in kinds else 0
+        before_entering = len(kinds) if reply.error is not None else len(kinds) - OWN_MESSAGES
+        reply.collected = reply.collected[behind_leaving:before_entering]
         return reply
 
     async def commit(self, messages: bytes) -> tuple[Group | None, Refusal | None]:
         """Commit; give PostgreSQL's answer to `messages`, the client's COMMIT, or the refusal."""
-        session = self._session
-        work = self.work
-        if work is None or session.status == FAILED:
-            return await session.backend.ask(messages), None
-        if work.state is State.PARKED and not work.log:
-            work.state = State.PHYSICAL
-        if work.doubtful and work.state is State.PHYSICAL and not work.doomed:
-            await self.moves.enter(work)
-        if work.doomed or (work.log and self._adjudicator.books.conflict(work.keys, (), work.snapshot)):
-            return await self._lose()
-        if work.state is State.PHYSICAL:
-            return await self._commit_now(work, messages), None
-        inserted = await self.moves.inserted(work)
-        await self.moves.written(work)
-        async with self._adjudicator.lane:
-            work.committing = True
-            if not await self.moves.replay(work):
-                return await self._lose()
-            if self._adjudicator.books.conflict(work.keys, inserted, work.snapshot):
-                return await self._lose()
-            return await self._commit_now(work, messages), None
+        return await self._commit.run(self.work, messages)
 
     async def make_way(self) -> None:
         """Park if a rival has asked for it."""
-        if self.work is not None and self.work.park_wanted:
-            await self.park()
+        await self.giving_way.make_way()
 
     async def park(self) -> None:
         """Give up everything that a rival may wait for; the log keeps what was done."""
-        work = self.work
-        if work is None:
-            return
-        work.park_wanted = False
-        if self._session.status in (IDLE, FAILED) or work.state is not State.PHYSICAL:
-            return
-        await self.moves.park(work)
+        await self.giving_way.park()
 
     # How it is done.
 
@@ -318,106 +309,45 @@ class Contender:
         """Run a text in a statement's place, and make the answer the client's."""
         session = self._session
         work = self.work
+        established: list[bytes] = []
+        if run.whole and text.sql is not None:
+            reply = await self._meaning_tables(before_execute(run.whole))
+            if reply.error is not None:
+                return reply
+            established = reply.collected
         reads = plan.statement.kind == "select" and text.last == "client" and not run.whole and plan.explained is None
         reads = reads and not self._calls_functions(plan)  # what they write may still have to be undone
-        if run.whole:
-            reply = await self.moves.patiently(session.backend.ask(run.whole))
-        elif plan.copies_in:
+        if plan.copies_in and not run.whole:
             sql = plan.sent if text.sql is None else text.sql.encode()
             reply = await session.driver.copy(run, sql)
-        elif text.sql is None:
-            reply = await self.moves.patiently(session.backend.ask(run.messages(plan), relays_rows=reads))
-        elif run.by_query:
-            reply = await self.moves.patiently(session.backend.ask(frames.query(text.sql.encode()), relays_rows=reads))
         else:
-            assert run.portal is not None
-            bound = with_last_column(bound_of(run.portal.bind), text)
-            messages = own_execution(text.sql.encode(), run.portal.prepared.rest, bound) + SYNC_MESSAGE
-            reply = await self.moves.patiently(session.backend.ask(messages, relays_rows=reads))
+            reply = session.backend.begin(self._messages(run, plan, text), relays_rows=reads)
+            self.giving_way.stoppable = None if reads else reply
+            await self.moves.patiently(reply)
+            self.giving_way.stoppable = None
+            await self.giving_way.stopped()
         stripped(reply, text)
         catalog = self._adjudicator.catalog
         if work is not None and work.state is State.SANDBOX and reply.error is not None and catalog is not None:
             said = frames.report(frames.ERROR_RESPONSE, seen_by_client(reply.error, catalog))
             reply.collected = [said if one[0] == frames.ERROR_RESPONSE else one for one in reply.collected]
+        if established:
+            reply.collected = established + [one for one in reply.collected if one[0] not in OWN_ANSWERS]
         return reply
 
-    def asked_to_park(self, *, hurry: bool) -> None:
-        """Hear that a rival waits for this session."""
-        work = self.work
-        session = self._session
-        if work is None or work.committing or work.state is not State.PHYSICAL:
-            return
-        if session.group is None and not session.driver.working:
-            session.driver.start(self.park())
-            return
-        work.park_wanted = True
-        group = session.group
-        kind = None if group is None or group.plan is None else group.plan.statement.kind
-        if group is None:
-            # Its driver may be waiting for its client.
-            session.frontend.wake()
-        elif hurry and group.asked is None and kind in ("dml", "select"):
-            cancel(session.cluster.socket_path, session.key)
-
-    async def _lose(self) -> tuple[None, Refusal]:
-        await self._session.backend.ask(ROLLBACK)
-        return None, CONFLICT
-
-    async def _commit_now(self, work: Work, messages: bytes) -> Group:
-        work.committing = True
-        with self._adjudicator.books.commit(work.keys) as outcome:
-            reply = await self._session.backend.ask(messages)
-            outcome.append(reply.error is None and reply.tag == b"COMMIT")
-        return reply
+    @staticmethod
+    def _messages(run: Run, plan: Plan, text: Text) -> bytes:
+        """The messages that run a text in a statement's place."""
+        if text.sql is None:
+            return run.messages(plan)
+        if run.by_query:
+            return frames.query(text.sql.encode())
+        assert run.portal is not None
+        bound = with_last_column(bound_of(run.portal.bind), text)
+        return own_execution(text.sql.encode(), run.portal.prepared.rest, bound) + SYNC_MESSAGE
 
     def _note(self, work: Work, run: Run, plan: Plan, texts: Texts, reply: Group) -> None:
         work.keys.locked |= reply.locked
         work.keys.shared |= reply.shared
         if texts.may_write:
-            self.log(work, run, plan, texts, reply.tag, reply)
-
-    def log(
-        self,
-        work: Work,
-        run: Run,
-        plan: Plan,
-        texts: Texts | None,
-        tag: bytes | None,
-        reply: Group | None = None,
-    ) -> None:
-        """Note a statement that has succeeded, so that it can be done again."""
-        rows = _rows(texts, tag)
-        if rows == 0:
-            # What has done nothing must not do something the next time.
-            return
-        portal = run.portal
-        work.log.append(
-            Entry(
-                plan.sent,
-                texts,
-                NO_PARAMETERS if portal is None else portal.prepared.rest,
-                bound_of(None if portal is None else portal.bind),
-                plan.statement.kind == "ddl",
-                None if reply is None or texts is None or texts.capture is None else tuple(reply.captured),
-                run.copied,
-                _NO_KEYS if reply is None else frozenset(reply.locked),
-                _NO_KEYS if reply is None else frozenset(reply.shared),
-                rows,
-            )
-        )
-        if texts is not None:
-            for table in texts.inserts:
-                work.inserted[table.oid] = table.name
-
-
-_NO_KEYS: Final[frozenset[str]] = frozenset()
-
-#: Statements whose tags tell how many rows they wrote or locked; a SELECT may write in a WITH query as well.
-_COUNTED: Final = frozenset({"InsertStmt", "UpdateStmt", "DeleteStmt", "CopyStmt"})
-
-_KEYS_NOTICE: Final = b"pytest_dsql_engine keys"
-
-
-def _rows(texts: Texts | None, tag: bytes | None) -> int | None:
-    """How many rows a statement wrote, where its tag tells."""
-    return rows_of(tag) if texts is not None and texts.form.command in _COUNTED else None
+            work.note(run, plan, texts, reply.tag, reply)

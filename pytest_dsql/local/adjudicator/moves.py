@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.adjudicator.adjudicator import Adjudicator
 from pytest_dsql.local.adjudicator.commands import BACK, ENTER, PATIENCE, WRITTEN
-from pytest_dsql.local.adjudicator.sandbox.names import INSERTED_KEYS
+from pytest_dsql.local.adjudicator.sandbox.names import WRITTEN_KEYS
 from pytest_dsql.local.adjudicator.work import State, Work, own_command, rows_of
 from pytest_dsql.local.gateway import frames
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _PATIENT_S: Final = 0.0005
 _AGAIN_S: Final = 0.003
 _CANCEL_S: Final = 0.02
+#: How often is tried what has to wait for locks, each time for as long as `commands.PATIENCE` says.
+TRIES: Final = 5
 
 
 @final
@@ -33,44 +35,55 @@ class Moves:
         self._session = session
         self._adjudicator = adjudicator
 
-    async def patiently(self, asking: Awaitable[Group]) -> Group:
+    async def patiently(self, asked: Group) -> Group:
         """Wait for an answer; meanwhile park those whose locks it waits for."""
         work = self._session.contender.work
-        waiting = asyncio.ensure_future(asking)
-        if work is not None and work.state is State.PHYSICAL and not work.committing:
-            # It gives up by itself, soon.
-            return await waiting
+        if work is None or work.state is not State.PHYSICAL or work.committing:
+            return await self.waiting(asked)
+        # It gives up by itself, soon.
+        assert asked.asked is not None
+        await asked.asked
+        return asked
+
+    async def waiting(self, asked: Group) -> Group:
+        """Do the same for what doesn't give up soon."""
+        answer = asked.asked
+        assert answer is not None
         started = asyncio.get_running_loop().time()
         pause = _PATIENT_S
-        try:
-            while True:
-                done, _ = await asyncio.wait((waiting,), timeout=pause)
-                if done:
-                    return waiting.result()
-                hurry = asyncio.get_running_loop().time() - started > _CANCEL_S
-                for rival in await self._adjudicator.blockers(self._session.contender.pid):
-                    if not waiting.done():
-                        rival.asked_to_park(hurry=hurry)
-                pause = _AGAIN_S
-        finally:
-            waiting.cancel()
+        while not (await asyncio.wait((answer,), timeout=pause))[0]:
+            hurry = asyncio.get_running_loop().time() - started > _CANCEL_S
+            for rival in await self._adjudicator.blockers(self._session.contender.pid):
+                if not answer.done():
+                    rival.giving_way.asked(hurry=hurry)
+            pause = _AGAIN_S
+        await answer
+        return asked
 
     async def enter(self, work: Work) -> None:
         """Go into the sandbox, with everything that the log says."""
-        work.park_wanted = False
-        work.keys.clear()
         if any(entry.catalog for entry in work.log):
             # DDL: it is done again in the catalog, whoever reads there meanwhile.
-            work.state = State.SANDBOX
-            await self._again(work, BACK + PATIENCE, sandbox=False)
-            work.state = State.PHYSICAL
+            await self.back(work)
             return
+        work.park_wanted = False
+        work.keys.clear()
         await self._adjudicator.prepare()
         work.state = State.SANDBOX
         if not await self._again(work, BACK + ENTER, sandbox=True):
             # It can't commit, and goes on with its snapshot alone.
             work.doomed = True
             await self._session.backend.ask(BACK + ENTER + SYNC_MESSAGE)
+
+    async def back(self, work: Work) -> None:
+        """Go back into the tables, with everything that the log says, and wait there for whoever is in the way."""
+        work.state = State.PARKED
+        for _ in range(TRIES):
+            work.park_wanted = False
+            work.keys.clear()
+            if await self._again(work, BACK + PATIENCE, sandbox=False):
+                break
+        work.state = State.PHYSICAL
 
     async def replay(self, work: Work) -> bool:
         """Write for real what the log says; tell whether it could be."""
@@ -96,7 +109,7 @@ class Moves:
                     messages += ENTER  # it may have set the path
                     expected.append(None)
                 continue
-            reply = await self.patiently(backend.ask(messages + SYNC_MESSAGE))
+            reply = await self.patiently(backend.begin(messages + SYNC_MESSAGE))
             if not _alike(reply, expected):
                 return False
             messages, expected = b"", []
@@ -104,39 +117,40 @@ class Moves:
             reply = await backend.ask(frames.query(entry.sql if text is None else text.encode()), until_copy=True)
             if reply.error is None:
                 data = frames.message(frames.COPY_DATA, entry.copied) + frames.message(frames.COPY_DONE, b"")
-                reply = await self.patiently(backend.ask(data))
+                reply = await self.patiently(backend.begin(data))
             if not _alike(reply, [entry.rows]):
                 return False
-        return _alike(await self.patiently(backend.ask(messages + SYNC_MESSAGE)), expected)
+        return _alike(await self.patiently(backend.begin(messages + SYNC_MESSAGE)), expected)
 
-    async def inserted(self, work: Work) -> set[str]:
-        """The keys that the transaction inserts, where somebody could have freed them."""
-        if not work.inserted or not self._adjudicator.books.frees_newer(work.inserted.values(), work.snapshot):
-            return set()
-        if work.state is State.PARKED:
+    async def leave(self, work: Work) -> set[str] | None:
+        """Leave the sandbox, giving everything up; give the keys that the transaction has written.
+
+        None: they aren't known, because nobody had freed any.
+        """
+        if work.inserted and work.state is State.PARKED:
+            if not self._adjudicator.books.frees_newer(work.inserted.values(), work.snapshot):
+                return None
             await self.enter(work)
-        oids = ",".join(str(oid) for oid in work.inserted)
-        reply = await self._session.backend.ask(own_command(INSERTED_KEYS.format(oids=oids)) + SYNC_MESSAGE)
-        return {row[0].decode() for row in reply.rows() if row[0] is not None}
-
-    async def written(self, work: Work) -> None:
-        """Have the transaction know how many rows it has written in the sandbox."""
-        if work.state is State.SANDBOX:
-            work.written = number(await self._session.backend.ask(WRITTEN + SYNC_MESSAGE))
+        if work.state is State.PARKED:
+            return set()
+        messages = WRITTEN + BACK + SYNC_MESSAGE
+        if work.inserted:
+            oids = ",".join(str(oid) for oid in work.inserted)
+            messages = own_command(WRITTEN_KEYS.format(oids=oids)) + messages
+        reply = await self._session.backend.ask(messages)
+        *keys, (written,) = reply.rows()
+        work.written = int(written or b"0")
+        work.state = State.PARKED
+        return {row[0].decode() for row in keys if row[0] is not None}
 
     async def park(self, work: Work) -> None:
         """Give up everything that a rival may wait for; the log keeps what was done."""
         session = self._session
         if session.frontend.unsynced:
             await session.driver.settle()
-        reply = await session.backend.ask(WRITTEN + BACK + SYNC_MESSAGE)
-        if reply.error is not None:
-            # What was meant to stop the statement before it has come too late.
-            reply = await session.backend.ask(BACK + SYNC_MESSAGE)
-        if reply.error is None:
-            work.written = number(reply)
-            work.state = State.PARKED
-            work.keys.clear()
+        work.written = number(await session.backend.ask(WRITTEN + BACK + SYNC_MESSAGE))
+        work.state = State.PARKED
+        work.keys.clear()
 
 
 def _alike(reply: Group, expected: Sequence[int | None]) -> bool:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.adjudicator.books import Keys
 from pytest_dsql.local.adjudicator.sandbox.plans import Plan as Texts
 from pytest_dsql.local.adjudicator.sandbox.plans import Text
-from pytest_dsql.local.gateway.run import NO_PARAMETERS, NOTHING_BOUND, own_execution
+from pytest_dsql.local.gateway.run import NO_PARAMETERS, NOTHING_BOUND, Run, bound_of, own_execution
+
+if TYPE_CHECKING:
+    from pytest_dsql.local.gateway.group import Group
+    from pytest_dsql.local.gateway.statements import Plan
 
 #: SQLSTATEs with which PostgreSQL says that a rival was there first, or is in the way; the statement may be genuine.
 CONTESTED: Final = frozenset({b"55P03", b"40001", b"40P01", b"23505", b"23503"})
@@ -18,6 +22,10 @@ LOST: Final = frozenset({b"40001", b"23505", b"23503"})
 #: For a statement without a transaction: its snapshot is as new as can be, so what is violated is violated.
 IN_THE_WAY: Final = frozenset({b"55P03", b"40001", b"40P01"})
 CANCELLED: Final = b"57014"
+
+#: Statements whose tags tell how many rows they wrote or locked; a SELECT may write in a WITH query as well.
+_COUNTED: Final = frozenset({"InsertStmt", "UpdateStmt", "DeleteStmt", "CopyStmt"})
+_NO_KEYS: Final[frozenset[str]] = frozenset()
 
 
 class State(Enum):
@@ -91,7 +99,37 @@ class Work:
         self.doubtful = False  #: a key that it inserted may have been freed meanwhile
         self.written = 0  #: rows, cascades included, when its writes were last given up
         self.park_wanted = False  #: it is in a rival's way
-        self.committing = False  #: its COMMIT was sent
+        self.committing = False  #: it is being committed: nobody may be in its way any more
+
+    def note(self, run: Run, plan: Plan, texts: Texts | None, tag: bytes | None, reply: Group | None = None) -> None:
+        """Note a statement that has succeeded, so that it can be done again."""
+        rows = rows_written(texts, tag)
+        if rows == 0:
+            # What has done nothing must not do something the next time.
+            return
+        portal = run.portal
+        self.log.append(
+            Entry(
+                plan.sent,
+                texts,
+                NO_PARAMETERS if portal is None else portal.prepared.rest,
+                bound_of(None if portal is None else portal.bind),
+                plan.statement.kind == "ddl",
+                None if reply is None or texts is None or texts.capture is None else tuple(reply.captured),
+                run.copied,
+                _NO_KEYS if reply is None else frozenset(reply.locked),
+                _NO_KEYS if reply is None else frozenset(reply.shared),
+                rows,
+            )
+        )
+        if texts is not None:
+            for table in texts.inserts:
+                self.inserted[table.oid] = table.name
+
+
+def rows_written(texts: Texts | None, tag: bytes | None) -> int | None:
+    """How many rows a statement wrote, where its tag tells."""
+    return rows_of(tag) if texts is not None and texts.form.command in _COUNTED else None
 
 
 def rows_of(tag: bytes | None) -> int | None:

@@ -43,6 +43,9 @@ _HEARD: Final = frozenset({ERROR_RESPONSE, READY_FOR_QUERY})
 #: Where rows are relayed, a statement is run; its Parse and Bind were answered before, or are the engine's own.
 OWN_ANSWERS: Final = frozenset({frames.PARSE_COMPLETE, frames.BIND_COMPLETE, frames.CLOSE_COMPLETE})
 
+#: What PostgreSQL answers before the rows of a statement in the extended protocol.
+BEFORE_ROWS: Final = frozenset({*OWN_ANSWERS, frames.ROW_DESCRIPTION, *b"tn"})
+
 
 class BackendLost(Exception):
     """PostgreSQL's connection ended while an answer was awaited."""

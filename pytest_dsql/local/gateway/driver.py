@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 from pytest_dsql.local.adjudicator.commands import BEGINNING
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import disguise, frames
-from pytest_dsql.local.gateway.backend import OWN_ANSWERS, BackendLost
+from pytest_dsql.local.gateway.backend import BEFORE_ROWS, OWN_ANSWERS, BackendLost
 from pytest_dsql.local.gateway.estimates import with_estimate
 from pytest_dsql.local.gateway.explained import without_triggers
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
@@ -142,7 +142,7 @@ class Driver:
                 pending = Run.of_portal(name, frontend.names.portals.get(name), frames.message(kind, payload))
             elif kind in (frames.PARSE, frames.BIND, frames.DESCRIBE, frames.CLOSE):
                 message = frontend.names.note(kind, payload)
-                reply = await session.contender.prepare(kind, message, frontend.names.plan_of(kind, payload))
+                reply = await session.contender.prepare(message, frontend.names.plan_of(kind, payload))
                 answer = self._relayed(reply)
                 failed = reply.error is not None
                 frontend.names.answered()
@@ -152,7 +152,11 @@ class Driver:
     async def settle(self) -> None:
         """Have everything answered that was sent without a Sync."""
         session = self._session
+        failed = session.status == FAILED
         settled = await session.backend.ask(SYNC_MESSAGE)
+        loose, session.frontend.loose = session.frontend.loose, b""
+        if settled.error is not None and loose and not failed and session.contender.contested(None, settled.error):
+            settled = await session.contender.resend(loose)
         session.send(self._relayed(settled))
         session.frontend.names.answered()
         session.skipping = session.skipping or settled.error is not None
@@ -162,7 +166,7 @@ class Driver:
         session = self._session
         run, plan = group.run, group.plan
         if run is None or plan is None:
-            reply = await session.contender.resend(group.sent)
+            reply = await session.contender.resend(group.sent.removesuffix(SYNC_MESSAGE))
             session.send(self._relayed(reply) + frames.ready(session.status))
             session.frontend.names.answered()
             return
@@ -173,6 +177,35 @@ class Driver:
         _, answer = await self._outcome(plan, reply, None, whole=bool(run.whole))
         if run.whole and group.plan is not None and reply.error is None:
             session.frontend.names.parsed()
+        session.frontend.names.answered()
+        session.send(answer + frames.ready(session.status))
+
+    async def stopped(self, group: Group) -> None:
+        """Go on with a statement of the fast way that was to be stopped; it may have ended before that."""
+        session = self._session
+        run, plan = group.run, group.plan
+        assert group.asked is not None
+        assert run is not None
+        assert plan is not None
+        await group.asked
+        await session.contender.giving_way.stopped()
+        session.skipping = False
+        for message in group.collected:
+            if message[0] == frames.PARSE_COMPLETE:
+                session.frontend.names.parsed()
+        if group.error is not None and session.contender.contested(plan, group.error):
+            if not run.by_query:
+                # What came before its rows has been done, and isn't done again.
+                kept = [message for message in group.collected if message[0] in BEFORE_ROWS]
+                session.send(b"".join(kept))
+                group.answering = bool(kept)
+            await self.contest(group)
+            return
+        if group.error is not None:
+            session.contender.failed()
+        elif plan.statement.kind != "select":
+            session.contender.succeeded(run, plan, group.tag or b"")
+        _, answer = await self._outcome(plan, group, None, whole=True)
         session.frontend.names.answered()
         session.send(answer + frames.ready(session.status))
 

@@ -163,6 +163,11 @@ class Express:
             session.go_on()
         return True
 
+    def give_up(self, group: Group) -> None:
+        """Let the general way take the answer of what is under way, if it is `group`."""
+        if group is self._group:
+            self._leave(group)
+
     def _leave(self, group: Group) -> None:
         """Make up for what the general way would have done before the statement was sent."""
         assert group.plan is not None

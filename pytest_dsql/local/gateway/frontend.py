@@ -57,6 +57,7 @@ class Frontend(asyncio.BufferedProtocol):
         "_stopped",
         "_waiter",
         "buffer",
+        "loose",
         "lost",
         "names",
         "transport",
@@ -69,6 +70,7 @@ class Frontend(asyncio.BufferedProtocol):
         self.lost = False
         self.names = Names(self.decide)
         self.unsynced = False  #: something was sent that no Sync has ended
+        self.loose = b""  #: the messages of which the driver has to see that they are answered
         self._session = session
         self._held = bytearray()  #: what waits: for its rest, for the statement before it, or for the driver
         self._needed = 0  #: how much there has to be before it is looked at
@@ -271,6 +273,7 @@ class Frontend(asyncio.BufferedProtocol):
         self.unsynced = False  # the driver begins with a Sync
         pieces.append(data[passed:position])
         if before := b"".join(pieces):
+            self.loose = before
             self._session.backend.transport.write(before)
         self._held += data[after:]
 

@@ -51,6 +51,14 @@ def bound_of(bind: bytes | None) -> bytes:
     return bind[bind.index(0, bind.index(0) + 1) + 1 :]
 
 
+def before_execute(messages: bytes) -> bytes:
+    """What comes before an Execute."""
+    end = 0
+    while messages[end] != EXECUTE:
+        end += 1 + frames.HEADER.unpack_from(messages, end)[1]
+    return messages[:end]
+
+
 @final
 class Run:
     """A query string's statements, or one Execute of a portal."""

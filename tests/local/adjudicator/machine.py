@@ -6,6 +6,7 @@ from typing import ClassVar, Final
 from zlib import crc32
 
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
@@ -66,20 +67,29 @@ class Interleavings(RuleBasedStateMachine):
 
 
 def run_interleavings(
-    target: Target, examples: int, *, steps: int = 40, fewest: int = 2, most: int = len(NAMES), shrink: bool = True
+    target: Target,
+    examples: int,
+    *,
+    steps: int = 40,
+    fewest: int = 2,
+    most: int = len(NAMES),
+    shrink: bool = True,
+    seed: int | None = None,
 ) -> float:
-    """Run examples, always the same ones; give the longest time that an answer took, in seconds. Raises Mismatch."""
+    """Run examples, the same ones for a seed; give the longest time of an answer, in seconds. Raises Mismatch."""
 
     class Machine(Interleavings):
         pass
 
     Machine.target, Machine.fewest, Machine.most = target, fewest, most
+    if seed is not None:
+        seeded(seed)(Machine)
     run_state_machine_as_test(
         Machine,
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
-            derandomize=True,
+            derandomize=seed is None,
             database=None,
             deadline=None,
             phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],

@@ -27,16 +27,6 @@ def family(connect: Connect, make: Make) -> Iterator[tuple[Connection, Connectio
         yield one, other, third
 
 
-def test_a_child_does_not_hold_unique_columns_that_it_does_not_refer_to(
-    family: tuple[Connection, Connection, Connection],
-) -> None:
-    one, other, _ = family
-    one.execute("BEGIN")
-    one.execute("UPDATE d_parent SET code = NULL WHERE k = 1")
-    other.execute("INSERT INTO d_child VALUES (5, 1)")
-    one.execute("COMMIT")
-
-
 def test_a_key_share_of_a_row_without_a_key_is_forgotten(family: tuple[Connection, Connection, Connection]) -> None:
     one, other, _ = family
     one.execute("BEGIN")

@@ -10,14 +10,14 @@ about a transaction.
 from pytest_dsql.local.adjudicator.sandbox.captures import Capture
 from pytest_dsql.local.adjudicator.sandbox.catalog import CATALOG_QUERY, Catalog, ForeignKey, Key, Table
 from pytest_dsql.local.adjudicator.sandbox.forms import Form, form
-from pytest_dsql.local.adjudicator.sandbox.names import ENTER, INSERTED_KEYS, PREFIX, hidden_schema
+from pytest_dsql.local.adjudicator.sandbox.names import ENTER, PREFIX, WRITTEN_KEYS, hidden_schema
 from pytest_dsql.local.adjudicator.sandbox.plans import Plan, Text, plan
 
 __all__ = [
     "CATALOG_QUERY",
     "ENTER",
-    "INSERTED_KEYS",
     "PREFIX",
+    "WRITTEN_KEYS",
     "Capture",
     "Catalog",
     "ForeignKey",

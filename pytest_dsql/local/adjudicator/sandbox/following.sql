@@ -133,7 +133,7 @@ BEGIN
     changed := changed || h.neighbours;
     BEGIN
       PERFORM pytest_dsql_engine_sandbox.forget(h);
-    EXCEPTION WHEN lock_not_available THEN
+    EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
       INSERT INTO pytest_dsql_engine_sandbox.stale VALUES (0);
     END;
   END LOOP;
@@ -148,7 +148,7 @@ BEGIN
     BEGIN
       PERFORM pytest_dsql_engine_sandbox.watch(relation);
       PERFORM pytest_dsql_engine_sandbox.renew_table(relation);
-    EXCEPTION WHEN lock_not_available THEN
+    EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
       INSERT INTO pytest_dsql_engine_sandbox.stale VALUES (relation);
     END;
   END LOOP;
@@ -158,7 +158,7 @@ BEGIN
       PERFORM pytest_dsql_engine_sandbox.copy_all_privileges();
       PERFORM pytest_dsql_engine_sandbox.forget_schemas();
     END IF;
-  EXCEPTION WHEN lock_not_available THEN
+  EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
     INSERT INTO pytest_dsql_engine_sandbox.stale VALUES (0);
   END;
 END

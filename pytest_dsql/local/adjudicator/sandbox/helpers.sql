@@ -130,9 +130,10 @@ BEGIN
 END
 $$;
 
--- The keys that the sandbox's rows would create in these tables. A key is the OID of its index and the values, in a form
--- that is equal where the values are.
-CREATE FUNCTION pytest_dsql_engine_sandbox.inserted_keys(relations oid[]) RETURNS SETOF text
+-- The keys of the rows that the sandbox has written in these tables: of new rows, and of changed ones, which ON CONFLICT
+-- would insert again where they are gone. A key is the OID of its index and the values, in a form that is equal where the
+-- values are.
+CREATE FUNCTION pytest_dsql_engine_sandbox.written_keys(relations oid[]) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation oid;

@@ -15,11 +15,14 @@ from pytest_dsql.local.dialect.tree import Body
 _STRENGTHS: Final[dict[str, Strength]] = {"LCS_FORUPDATE": "update", "LCS_FORKEYSHARE": "share"}
 
 
-def locked(form: Form, catalog: Catalog, schemas: Sequence[str], source: Source) -> str | None:
-    """The text of a query with a locking clause that marks the rows it locks; None: none that could be marked.
+def locked(
+    form: Form, catalog: Catalog, schemas: Sequence[str], source: Source, redirected: Sequence[Edit]
+) -> tuple[str, str] | None:
+    """The texts of a query with a locking clause, for the tables and for the sandbox; None: none that could be marked.
 
-    PostgreSQL forgets a row's lock with the transaction that took it, but not its update: so rows that are locked FOR
-    UPDATE are updated to what they are. The answer has one more column: the rows' keys.
+    PostgreSQL forgets a row's lock with the transaction that took it, but not its update: so in the tables rows that
+    are locked FOR UPDATE are updated to what they are. The answers have one more column: the rows' keys. `redirected`
+    are the edits with which the query runs in the sandbox.
     """
     select = form.body
     if form.command != "SelectStmt" or "lockingClause" not in select or select.get("op", "SETOP_NONE") != "SETOP_NONE":
@@ -32,9 +35,12 @@ def locked(form: Form, catalog: Catalog, schemas: Sequence[str], source: Source)
     if not tables or place is None or start is None:
         return None
     updated = [(alias, table) for alias, table in tables if strengths[alias] == "update" and _harmless(table)]
-    column = _column(tables, strengths, [alias for alias, _ in updated])
     comma = ", " if select.get("targetList") else ""
-    edits: list[Edit] = [(place, place, f" {comma}{column} AS {PREFIX} ")]
+
+    def told(rows: Sequence[str]) -> Edit:
+        return place, place, f" {comma}{_column(tables, strengths, rows)} AS {PREFIX} "
+
+    edits = [told([alias for alias, _ in updated])]
     for _, behind_tables, behind in source.locking_clauses():
         edit = source.blank(behind_tables, behind)
         if edit:
@@ -47,7 +53,8 @@ def locked(form: Form, catalog: Catalog, schemas: Sequence[str], source: Source)
         f" FROM {PREFIX} AS l WHERE t.ctid = (l.{PREFIX} #>> '{{rows,{number}}}')::tid)"
         for number, (_, table) in enumerate(updated)
     )
-    return f"WITH {PREFIX} AS MATERIALIZED ({query}){marks} SELECT * FROM {PREFIX}"
+    physical = f"WITH {PREFIX} AS MATERIALIZED ({query}){marks} SELECT * FROM {PREFIX}"
+    return physical, source.piece(0, source.end, [*redirected, told(())])
 
 
 def _strengths(select: Body, aliases: Sequence[str]) -> Iterator[tuple[str, Strength]]:

@@ -12,12 +12,13 @@ PREFIX: Final = "pytest_dsql_engine"
 #: is given up. Answers one row, whose one column is empty.
 ENTER: Final = "SELECT pytest_dsql_engine_sandbox.enter()"
 
-#: In the sandbox: the keys that its rows would create, one text column, one row for each.
-#: `{oids}` are those of the tables that the transaction has inserted into, with commas between them.
-INSERTED_KEYS: Final = "SELECT pytest_dsql_engine_sandbox.inserted_keys('{{{oids}}}')"
+#: In the sandbox: the keys of the rows that it has written, one text column, one row for each.
+#: `{oids}` are those of the tables in which it may have made unique keys, with commas between them.
+WRITTEN_KEYS: Final = "SELECT pytest_dsql_engine_sandbox.written_keys('{{{oids}}}')"
 
 #: The message of the notices with which PostgreSQL tells the gateway of keys; their DETAIL is the JSON text
-#: `{"table": "<name>", "freed": ["<key>", ...]}`, or the same with `shared`.
+#: `{"table": "<name>", "freed": ["<key>", ...]}`, or the same with `shared`,
+#: `locked`, or `left` without any: rows refer to others than before.
 KEYS_NOTICE: Final = "pytest_dsql_engine keys"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -40,6 +40,9 @@ class Plan:
     reads: tuple[Table, ...]
     writes: tuple[Table, ...]
     inserts: tuple[Table, ...]  #: of `writes`: where a unique key may appear
+    #: Names of tables: where somebody has freed keys after a transaction's snapshot, or has had rows refer to others,
+    #: PostgreSQL may do otherwise than on the snapshot.
+    watched: frozenset[str]
     may_write: bool  #: it has `writes`, or takes locks, or calls a function that may write
     physical: Text
     sandbox: Text
@@ -54,6 +57,7 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
         return tuple(table for table in tables if table is not None)
 
     writes = found(form.writes)
+    inserts = tuple(table for table in found(form.inserts) if _makes_keys(form, table))
     physical, sandbox, again = Text(), Text(), None
     if form.command == "ConstraintsSetStmt":
         sandbox = Text(_set_constraints(form), rows=False, tag="SET CONSTRAINTS")
@@ -66,12 +70,44 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
         form=form,
         reads=found(form.reads),
         writes=writes,
-        inserts=found(form.inserts),
+        inserts=inserts,
+        watched=frozenset(table.name for table in (*inserts, *_children(form, writes, catalog))),
         may_write=bool(writes or form.locks or form.functions & catalog.client_functions),
         physical=physical,
         sandbox=sandbox,
         capture=again,
     )
+
+
+def _makes_keys(form: Form, table: Table) -> bool:
+    """Whether a statement may make unique keys in a table that it inserts into, or updates."""
+    return form.command != "UpdateStmt" or _removes_keys(form, table)
+
+
+def _removes_keys(form: Form, table: Table) -> bool:
+    """Whether a statement may remove rows, or unique keys of rows, in a table that it writes."""
+    if "withClause" in form.body:
+        return True
+    if form.command == "UpdateStmt":
+        assigned = form.body["targetList"]
+    elif form.command == "InsertStmt":
+        assigned = form.body.get("onConflictClause", {}).get("targetList", ())
+    else:
+        return form.command != "CopyStmt"
+    return any(target["ResTarget"].get("name") in table.key_columns for target in assigned)
+
+
+def _children(form: Form, writes: Sequence[Table], catalog: Catalog) -> Iterable[Table]:
+    """The tables whose rows may refer to what a statement removes, and those that may refer to these."""
+    parents = [table for table in writes if table.referenced and _removes_keys(form, table)]
+    children: dict[int, Table] = {}
+    while parents:
+        for key in parents.pop().referenced:
+            child = catalog.tables.get(key.table)
+            if child is not None and child.oid not in children:
+                children[child.oid] = child
+                parents.append(child)
+    return children.values()
 
 
 def _is_edited(form: Form, target: Table | None) -> bool:
@@ -105,8 +141,10 @@ def _texts(
         return physical, Text(sql, "captured", rows, insert)
     physical = Text()
     if form.locks:
-        marking = locked(form, catalog, schemas, source)
-        physical = Text(marking, "keys") if marking else Text(_patient(source))
+        marking = locked(form, catalog, schemas, source, edits)
+        if marking:
+            return Text(marking[0], "keys"), Text(marking[1], "keys")
+        physical = Text(_patient(source))
     if upserted is not None:
         sql, insert = upserted
         return physical, Text(sql, rows=rows, insert=insert)

@@ -1,7 +1,7 @@
--- What the gateway knows of the clients' tables, as one JSON text.
+-- What the gateway knows of the clients' tables, as one JSON text. It waits for nobody.
 
 CREATE FUNCTION pytest_dsql_engine_sandbox.described_tables() RETURNS json
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '20ms' AS $$
 BEGIN
   RETURN (WITH relation AS (
     SELECT c.oid, nspname, relname, relkind FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace
@@ -12,7 +12,9 @@ BEGIN
       json_agg(attname ORDER BY attnum) FILTER (WHERE attidentity <> '') AS identities,
       json_agg(attname ORDER BY attnum) FILTER (WHERE attidentity = 'a') AS always,
       json_agg(attname ORDER BY attnum) FILTER (WHERE atttypid IN ('json'::regtype, 'xml'::regtype)) AS ungroupable,
-      json_object_agg(attname, CASE WHEN attidentity <> '' THEN 'nextval()' ELSE pg_get_expr(d.adbin, adrelid) END)
+      -- No column is named in a default; and without its table's number PostgreSQL doesn't open the table for that,
+      -- which may be locked by whoever is changing it.
+      json_object_agg(attname, CASE WHEN attidentity <> '' THEN 'nextval()' ELSE pg_get_expr(d.adbin, 0) END)
         FILTER (WHERE attidentity <> '' OR (attgenerated = '' AND d.adbin IS NOT NULL)) AS defaults
     FROM pg_attribute LEFT JOIN pg_attrdef AS d ON adrelid = attrelid AND adnum = attnum
     WHERE attrelid IN (SELECT oid FROM relation) AND attnum > 0 AND NOT attisdropped

@@ -33,7 +33,7 @@ BEGIN
   IF TG_LEVEL = 'STATEMENT' THEN
     PERFORM pytest_dsql_engine_sandbox.tell({name}, '{kind}', ARRAY({all}));
   ELSE
-    PERFORM pytest_dsql_engine_sandbox.tell({name}, '{kind}', ARRAY({one}));
+    PERFORM pytest_dsql_engine_sandbox.tell({name}, '{kind}', ARRAY({one}));{kept}
   END IF;
   RETURN NULL;
 END
@@ -51,20 +51,26 @@ BEGIN
     functions := pytest_dsql_engine_sandbox.fill(told, 'kind', 'freed', 'relid', relation::text, 'name', quote_literal(name),
       'all', pytest_dsql_engine_sandbox.keys_of(own, 'was AS r'),
       'one', pytest_dsql_engine_sandbox.keys_of(own, '(SELECT OLD.*) AS r')
-        || ' EXCEPT ' || pytest_dsql_engine_sandbox.keys_of(own, '(SELECT NEW.*) AS r'))
+        || ' EXCEPT ' || pytest_dsql_engine_sandbox.keys_of(own, '(SELECT NEW.*) AS r'),
+      -- Who changes one of a row's keys holds the row, and with it the keys that stay.
+      'kept', CASE WHEN cardinality(own) > 1 THEN pytest_dsql_engine_sandbox.fill($t$
+    PERFORM pytest_dsql_engine_sandbox.tell({name}, 'locked', ARRAY({old} INTERSECT {new}));$t$, 'name', quote_literal(name),
+        'old', pytest_dsql_engine_sandbox.keys_of(own, '(SELECT OLD.*) AS r'),
+        'new', pytest_dsql_engine_sandbox.keys_of(own, '(SELECT NEW.*) AS r')) END)
       || pytest_dsql_engine_sandbox.fill($t$CREATE OR REPLACE FUNCTION pytest_dsql_engine_sandbox.keys_{relid}() RETURNS SETOF text
 LANGUAGE sql STABLE AS $pytest_dsql_engine$
-  {new} EXCEPT {old}
+  {keys}
 $pytest_dsql_engine$;
 $t$,
-        'relid', relation::text, 'new', pytest_dsql_engine_sandbox.keys_of(own, overlay_name || ' AS r'),
-        'old', pytest_dsql_engine_sandbox.keys_of(own, format('%I.%I AS r JOIN pytest_dsql_engine_sandbox.gone AS g'
-          ' ON g.relid OPERATOR(pg_catalog.=) %s AND g.id OPERATOR(pg_catalog.=) r.ctid', schema, name, relation)));
+        'relid', relation::text, 'keys', pytest_dsql_engine_sandbox.keys_of(own, overlay_name || ' AS r'));
   END IF;
   IF shared IS NOT NULL THEN
     functions := functions || pytest_dsql_engine_sandbox.fill(told, 'kind', 'shared', 'relid', relation::text,
       'name', quote_literal(name), 'all', pytest_dsql_engine_sandbox.keys_of(shared, 'became AS r'),
-      'one', pytest_dsql_engine_sandbox.keys_of(shared, '(SELECT NEW.*) AS r'));
+      'one', pytest_dsql_engine_sandbox.keys_of(shared, '(SELECT NEW.*) AS r'),
+      -- A parent that the row referred to before may be removed now, as far as PostgreSQL looks.
+      'kept', format($t$
+    PERFORM pytest_dsql_engine_sandbox.tell(%L, 'left', ARRAY[]::pg_catalog.text[]);$t$, name));
   END IF;
   RETURN functions;
 END

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import psycopg
 import pytest
 
-from pytest_dsql.local.adjudicator.sandbox import ENTER, INSERTED_KEYS
+from pytest_dsql.local.adjudicator.sandbox import ENTER, WRITTEN_KEYS
 from pytest_dsql.local.adjudicator.sandbox.names import KEYS_NOTICE
 from tests.local.adjudicator.sandbox.harness import Server
 
@@ -152,7 +152,10 @@ def test_freed_keys_are_told(tables: Server) -> None:
     assert told(tables, "DELETE FROM named WHERE v > 1") == [
         {"table": "named", "freed": [f'{primary}|["y"]', f"{other}|[2.5]", f'{primary}|["z"]']}
     ]
-    assert told(tables, "UPDATE named SET n = 7.10 WHERE name = 'x'") == [{"table": "named", "freed": [f"{other}|[1]"]}]
+    assert told(tables, "UPDATE named SET n = 7.10 WHERE name = 'x'") == [
+        {"table": "named", "freed": [f"{other}|[1]"]},
+        {"table": "named", "locked": [f'{primary}|["x"]']},  # the row's other key is held with it
+    ]
     assert told(tables, "UPDATE named SET v = 7, n = n") == []
     assert told(tables, "INSERT INTO named VALUES ('x', 1, 1) ON CONFLICT DO NOTHING") == []
 
@@ -164,15 +167,16 @@ def test_keys_that_are_relied_on_are_told(tables: Server) -> None:
     ]
 
 
-def test_inserted_keys_are_those_of_new_rows_and_changed_keys(tables: Server) -> None:
+def test_written_keys_are_those_of_new_and_of_changed_rows(tables: Server) -> None:
     primary, other = index(tables, "named_pkey"), index(tables, "named_n_key")
     relation = index(tables, "named")
     with tables.admin.transaction(force_rollback=True):
         tables.admin.execute(ENTER)
         tables.admin.execute("INSERT INTO named VALUES ('new', 8.50, 1); UPDATE named SET v = 9 WHERE name = 'x'")
         tables.admin.execute("UPDATE named SET n = 3 WHERE name = 'y'; DELETE FROM named WHERE name = 'z'")
-        found = tables.admin.execute(INSERTED_KEYS.format(oids=relation).encode()).fetchall()
-    assert {row[0] for row in found} == {f'{primary}|["new"]', f"{other}|[8.5]", f"{other}|[3]"}
+        found = tables.admin.execute(WRITTEN_KEYS.format(oids=relation).encode()).fetchall()
+    names = {f'{primary}|["{name}"]' for name in ("new", "x", "y")}
+    assert {row[0] for row in found} == {*names, f"{other}|[8.5]", f"{other}|[1]", f"{other}|[3]"}
 
 
 @pytest.mark.parametrize(

@@ -169,3 +169,11 @@ def test_helpers_that_are_in_use_are_renewed_the_next_time(tables: Server) -> No
         assert tables.catalog().stale
         other.execute("ROLLBACK")
     assert not tables.catalog().stale
+
+
+def test_the_catalog_is_answered_while_somebody_changes_a_table(tables: Server) -> None:
+    with tables.admin.transaction(force_rollback=True):
+        tables.admin.execute("ALTER TABLE parent ADD COLUMN x integer")
+        with tables.superuser.transaction():
+            tables.superuser.execute("SET LOCAL statement_timeout = '5s'")
+            assert {table.name for table in tables.catalog().tables.values()} >= {"parent", "child", "seen"}
