@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, final
 
 import pytest
 
+from pytest_dsql.masking import mask
 from pytest_dsql.settings import Settings
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def dsql_targets(pytestconfig: pytest.Config) -> Iterator[Targets]:
     from pytest_dsql.targets.several import Targets
 
     with _terminated_like_interrupted():
-        targets = Targets(settings_of(pytestconfig), run_id=pytestconfig.stash[RUN_ID])
+        targets = Targets(settings_of(pytestconfig), run_id=pytestconfig.stash[RUN_ID], say=Screen(pytestconfig).say)
         pytestconfig.stash[TARGETS] = targets
         try:
             yield targets
@@ -423,3 +424,7 @@ class Screen(io.TextIOBase):
             written = self._file.write(text)
             self._file.flush()
         return written
+
+    def say(self, text: str) -> None:
+        """Write one line of what takes a while: what is created, and what is removed."""
+        self.write(f"\ndsql: {mask(text)}\n")

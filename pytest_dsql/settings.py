@@ -56,7 +56,7 @@ OPTIONS: Final = (
         "what is measured: local (the embedded engine, default), attach (an existing endpoint), or what is created and "
         f"removed: {', '.join(CREATED_TARGETS)}; several are measured side by side",
     ),
-    Option("endpoint", "HOST_OR_CLUSTER_ID", "attach to this Aurora DSQL cluster"),
+    Option("endpoint", "HOST_OR_CLUSTER_ID_OR_ARN", "attach to this Aurora DSQL cluster"),
     Option("dsn", "DSN", "attach to any PostgreSQL: a libpq URI or key=value string"),
     Option("region", "REGION", "AWS Region of the cluster, where its host name does not tell"),
     Option("user", "ROLE", "database role to connect as (default: admin)"),
@@ -90,7 +90,7 @@ class Settings:
     targets: tuple[
         str, ...
     ] = ()  #: what is measured, side by side when there are several; () stands for `target` alone
-    endpoint: str | None = None  #: host name or cluster id to attach to
+    endpoint: str | None = field(default=None, repr=False)  #: host name, id or ARN of the cluster to attach to
     dsn: str | None = field(default=None, repr=False)  #: may hold a password
     region: str | None = None
     user: str = "admin"

@@ -37,7 +37,7 @@ def create(
     clock: Clock | None = None,
     **details: Any,
 ) -> Entry:
-    """Create one thing, and return its entry with `arn`.
+    """Create one thing, and return its entry with `arn`; what another process of the run has created is returned as is.
 
     `call` makes the API call, with `entry.token` where the API takes a client token and with `entry.name` and our tags
     where it doesn't: it may be called several times, and the service must not create several things. A name that is
@@ -45,7 +45,9 @@ def create(
     that pass by themselves for this kind (a role that isn't known everywhere yet). Raises AwsError.
     """
     knows = resource(kind)
-    entry = inventory.intend(kind, region, name, owner=owner, **details)
+    entry = _begun(inventory, kind, region, name, owner) or inventory.intend(kind, region, name, owner=owner, **details)
+    if entry.arn:
+        return entry
     clock = clock or Clock()
 
     def attempt() -> Made | None:
@@ -80,3 +82,11 @@ def create(
             raise last[-1] from None
         raise
     return inventory.created(entry, made.arn, **made.details)
+
+
+def _begun(inventory: Inventory, kind: str, region: str, name: str, owner: str) -> Entry | None:
+    """Return the entry of an earlier call for the same thing, by any process of this run."""
+    inventory.reload()
+    wanted = (kind, region, name, owner)
+    same = (one for one in inventory.remaining if (one.kind, one.region, one.name, one.owner) == wanted)
+    return next(same, None)

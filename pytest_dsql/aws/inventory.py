@@ -58,6 +58,24 @@ def state_directory() -> Path:
 
 
 @final
+class Hold:
+    """A share in something that several processes of a run use; whoever lets go last clears it away."""
+
+    def __init__(self, file: int) -> None:
+        self._file: int | None = file
+
+    def last(self) -> bool:
+        """Tell whether no other process shares it any more; from then on none can join until `close`."""
+        return self._file is not None and _lock_alone(self._file)
+
+    def close(self) -> None:
+        """Let go. Harmless when let go already."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+@final
 class Inventory:
     """A run's file. `create` holds it for this process; `read` only looks."""
 
@@ -246,9 +264,9 @@ class Inventory:
         """Tell whether what the run created has reached its maximum life."""
         return (now or datetime.now(UTC)) >= self.expires_at
 
-    def last(self) -> bool:
-        """Tell whether no other process of the run holds the file; from then on none can join until `close`."""
-        return _lock_alone(self._descriptor)
+    def hold(self, purpose: str) -> Hold:
+        """Join the processes of the run that share something."""
+        return Hold(_locked(self._gate(purpose), fcntl.LOCK_SH))
 
     @contextmanager
     def alone(self, purpose: str = "writing") -> Iterator[None]:
@@ -267,7 +285,7 @@ class Inventory:
         try:
             with suppress(FileNotFoundError):
                 self.reload()
-                if not self.remaining and self.last():
+                if not self.remaining and _lock_alone(self._file):
                     for gate in self.path.parent.glob(f"{self.run}.*.lock"):
                         gate.unlink(missing_ok=True)
                     self.path.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, final
 from pytest_dsql.aws import creating, reaper
 from pytest_dsql.aws.creating import Made
 from pytest_dsql.aws.failures import Failure
-from pytest_dsql.aws.inventory import LIFE, Entry, Inventory
+from pytest_dsql.aws.inventory import LIFE, Entry, Hold, Inventory
 from pytest_dsql.aws.resources import CREATED_TAG, EXPIRES_TAG, RUN_TAG
 from pytest_dsql.aws.sessions import Clients
 from pytest_dsql.aws.waiting import Clock, until
@@ -32,6 +32,7 @@ class AwsRun:
     region: str
     clients: Clients
     inventory: Inventory
+    hold: Hold  #: of the processes that use this target
     clock: Clock = field(default_factory=Clock)
     say: Callable[[str], None] = lambda _text: None
 
@@ -54,7 +55,8 @@ class AwsRun:
         clients = Clients(profile=profile, role=role)
         region = region_for(clients, region, owner)
         inventory = Inventory.create(run_id, account=clients.account, profile=profile, role=role, life=life)
-        return cls(owner=owner, region=region, clients=clients, inventory=inventory, say=say)
+        hold = inventory.hold(f"using-{owner}")
+        return cls(owner=owner, region=region, clients=clients, inventory=inventory, hold=hold, say=say)
 
     def tags(self, entry: Entry | None = None) -> dict[str, str]:
         """Return the tags of everything that the run creates; with the entry's name where the kind has none itself."""
@@ -118,15 +120,25 @@ class AwsRun:
         """Remove what this target or runner created, and wait until it is gone. Raises nothing for what remains."""
         return reaper.remove(self.clients, self.inventory, owner=self.owner, clock=self.clock, say=self.say)
 
+    def close(self) -> None:
+        """Let go of the inventory, which goes when nothing of the run is left. Removes nothing."""
+        self.hold.close()
+        self.inventory.close()
+
 
 def region_for(clients: Clients, region: str | None, owner: str) -> str:
     """Return the Region to create in: the option's, else the environment's or profile's. Raises UsageError."""
     region = region or clients.default_region
     if region is None:
         raise UsageError(f"target {owner!r} needs an AWS Region to be created in: give --dsql-region")
-    if not re.fullmatch(r"[a-z]{2,}(?:-[a-z]+)+-\d{1,2}", region):
+    if not is_region(region):
         raise UsageError(f"--dsql-region: {region!r} is not an AWS Region such as eu-central-1")
     return region
+
+
+def is_region(text: str) -> bool:
+    """Tell whether a text has the form of a Region's name."""
+    return re.fullmatch(r"[a-z]{2,}(?:-[a-z]+)+-\d{1,2}", text) is not None
 
 
 def life_of(options: Mapping[str, str]) -> timedelta:

@@ -18,7 +18,8 @@ from pytest_dsql.masking import mask
 #: ClusterId; AWS user guide, "Accessing Aurora DSQL" and "Managing and connecting with AWS PrivateLink").
 _DSQL_HOST: Final = re.compile(r"[a-z0-9]{26}\.dsql(?:-[a-z0-9-]+)?\.(?P<region>[a-z0-9-]+)\.on\.aws")
 _CLUSTER_ID: Final = re.compile(r"[a-z0-9]{26}")
-_HOST_FORM: Final = "<26-character id>.dsql.<region>.on.aws, or the id alone with --dsql-region"
+_CLUSTER_ARN: Final = re.compile(r"arn:aws[a-z-]*:dsql:(?P<region>[a-z0-9-]+):[0-9]{12}:cluster/(?P<id>[a-z0-9]{26})")
+_HOST_FORM: Final = "<26-character id>.dsql.<region>.on.aws, an ARN, or the id alone with --dsql-region"
 _REGION: Final = re.compile(r"[a-z]{2,}(?:-[a-z]+)+-\d{1,2}")
 
 SslMode: TypeAlias = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
@@ -131,15 +132,25 @@ class Endpoint:
 
     @classmethod
     def for_cluster(
-        cls, host_or_id: str, region: str | None = None, user: str = "admin", profile: str | None = None
+        cls,
+        host_or_id: str,
+        region: str | None = None,
+        user: str = "admin",
+        profile: str | None = None,
+        role: str | None = None,
     ) -> Endpoint:
-        """Make the endpoint of an Aurora DSQL cluster from its host name, or from its id and Region.
+        """Make the endpoint of an Aurora DSQL cluster from its host name, its ARN, or its id and Region.
 
         Raises UsageError, in one line that names the option, for anything else.
         """
         name = host_or_id.strip().lower().removesuffix(".")
         if region is not None and not _REGION.fullmatch(region):
             raise UsageError(f"--dsql-region: {region!r} is not an AWS Region such as eu-central-1")
+        if arn := _CLUSTER_ARN.fullmatch(name):
+            name = arn["id"]
+            if region not in (None, arn["region"]):
+                raise UsageError(f"--dsql-endpoint: the ARN is of {arn['region']}, not of {region} (--dsql-region)")
+            region = arn["region"]
         if _DSQL_HOST.fullmatch(name):
             host = name
         elif not _CLUSTER_ID.fullmatch(name):
@@ -148,7 +159,7 @@ class Endpoint:
             raise UsageError(f"--dsql-endpoint: the cluster id {name} needs its AWS Region: give --dsql-region")
         else:
             host = f"{name}.dsql.{region}.on.aws"
-        return cls(host, user=user, region=region, auth=IamAuth(profile=profile))
+        return cls(host, user=user, region=region, auth=IamAuth(profile=profile, role=role))
 
     @classmethod
     def from_dsn(cls, dsn: str) -> Endpoint:

@@ -7,19 +7,27 @@ from typing import TYPE_CHECKING
 from pytest_dsql.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_dsql.settings import Settings
     from pytest_dsql.targets.target import Target
 
 
-def open_target(settings: Settings, *, run_id: str) -> Target:
+def open_target(settings: Settings, *, run_id: str, say: Callable[[str], None] = lambda _text: None) -> Target:
     """Make the target that the settings name; of several the first. `run_id` is what processes of one run share.
 
-    Raises UsageError, MissingExtra, EngineError, CredentialsError or ConnectionFailed, each one clear line.
+    `say` is told of work that takes a while.
+
+    Raises UsageError, MissingExtra, EngineError, CredentialsError, AwsError or ConnectionFailed, each one clear line.
     """
     if settings.target == "attach":
         from pytest_dsql.targets.attach import attach
 
         return attach(settings)
+    if settings.target != "local":
+        from pytest_dsql.targets.created import open_created
+
+        return open_created(settings, run_id=run_id, say=say)
     from pytest_dsql.targets.local import open_local
 
     return open_local(settings, run_id=run_id)
@@ -41,6 +49,10 @@ def _preflight_one(settings: Settings) -> None:
         from pytest_dsql.targets.attach import attach
 
         attach(settings).close()
+    elif settings.target != "local":
+        from pytest_dsql.targets.created import check_created
+
+        check_created(settings)
     elif settings.engine is None:
         from pytest_dsql.targets.local import check_installed, engine_options
 

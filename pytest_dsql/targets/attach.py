@@ -26,8 +26,10 @@ def endpoint_of(settings: Settings) -> Endpoint:
     if settings.dsn:
         return Endpoint.from_dsn(settings.dsn)
     if not settings.endpoint:
-        raise UsageError("target 'attach' needs --dsql-endpoint HOST_OR_CLUSTER_ID or --dsql-dsn DSN")
-    return Endpoint.for_cluster(settings.endpoint, region=settings.region, user=settings.user, profile=settings.profile)
+        raise UsageError("target 'attach' needs --dsql-endpoint HOST_OR_CLUSTER_ID_OR_ARN or --dsql-dsn DSN")
+    return Endpoint.for_cluster(
+        settings.endpoint, region=settings.region, user=settings.user, profile=settings.profile, role=settings.role
+    )
 
 
 def attach(settings: Settings) -> Target:
@@ -35,28 +37,34 @@ def attach(settings: Settings) -> Target:
 
     Raises UsageError, CredentialsError or ConnectionFailed, each one clear line.
     """
-    import psycopg
-
-    from pytest_dsql.connect.dialer import dial
     from pytest_dsql.connect.token import TokenSource
+    from pytest_dsql.targets.waking import dial_patiently
 
-    endpoint = endpoint_of(settings).resolved()
+    endpoint = endpoint_of(settings)
+    _refuse_expired(endpoint.host)
+    endpoint = endpoint.resolved()
     tokens = TokenSource(endpoint)
-    connection, _phases = dial(endpoint, tokens)
-    try:
-        with connection, patience(connection, _PATIENCE_S, _silent(endpoint)):
-            dialect, facts = _ask(connection)
-    except psycopg.Error as error:
-        said = " ".join(str(error).split())
-        raise ConnectionFailed(
-            f"{endpoint.describe()} does not answer as PostgreSQL does: {said}",
-            phase="startup",
-            sqlstate=error.sqlstate,
-        ) from None
+    with dial_patiently(endpoint, tokens) as connection:
+        dialect, facts = ask_who_is_there(connection, endpoint)
     if dialect != endpoint.dialect:
         endpoint = replace(endpoint, dialect=dialect)
         tokens = TokenSource(endpoint)
     return Target(name="attach", endpoint=endpoint, tokens=tokens, facts=facts)
+
+
+def _refuse_expired(host: str) -> None:
+    """Do no new work on what an earlier run created and kept, and what has reached its maximum life."""
+    from pytest_dsql.aws.inventory import Inventory, inventories
+
+    for path in inventories():
+        inventory = Inventory.read(path)
+        for entry in inventory.remaining:
+            known = (entry.details.get("identifier"), entry.details.get("host"))
+            if inventory.expired() and (host in known or host.partition(".")[0] in known):
+                raise UsageError(
+                    f"{host} was created by run {inventory.run}, and its maximum life ended at "
+                    f"{inventory.expires_at:%Y-%m-%dT%H:%MZ}: it takes no new work; `pytest-dsql reap` removes it"
+                )
 
 
 def _silent(endpoint: Endpoint) -> ConnectionFailed:
@@ -64,6 +72,22 @@ def _silent(endpoint: Endpoint) -> ConnectionFailed:
         f"{endpoint.describe()} accepted the login, but did not answer a query within {_PATIENCE_S:g} s",
         phase="startup",
     )
+
+
+def ask_who_is_there(connection: psycopg.Connection[Any], endpoint: Endpoint) -> tuple[Any, dict[str, Any]]:
+    """Return the dialect and what the results file says of the server. Raises ConnectionFailed."""
+    import psycopg
+
+    try:
+        with patience(connection, _PATIENCE_S, _silent(endpoint)):
+            return _ask(connection)
+    except psycopg.Error as error:
+        said = " ".join(str(error).split())
+        raise ConnectionFailed(
+            f"{endpoint.describe()} does not answer as PostgreSQL does: {said}",
+            phase="startup",
+            sqlstate=error.sqlstate,
+        ) from None
 
 
 def _ask(connection: psycopg.Connection[Any]) -> tuple[Any, dict[str, Any]]:

@@ -6,6 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_dsql.settings import EXISTING_TARGETS
+
 if TYPE_CHECKING:
     from pytest_dsql.settings import Settings
     from pytest_dsql.targets.target import Target
@@ -17,6 +19,10 @@ def identity_of(settings: Settings, target: Target) -> dict[str, str]:
     An attached endpoint is told by where it is. The embedded engine is made anew by each run, so it is told by how it
     was asked to behave.
     """
+    if settings.target not in EXISTING_TARGETS:
+        # Made anew by each run, too.
+        options = " ".join(f"{name}={value}" for name, value in sorted(settings.target_option.items()))
+        return {"name": target.name, "region": str(target.facts["region"]), "options": options}
     endpoint = target.endpoint
     if target.engine is None:
         return {"name": target.name, "place": _digest(f"{endpoint.host}:{endpoint.port}/{endpoint.dbname}")}

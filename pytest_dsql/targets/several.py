@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 class Targets(Mapping[str, "Target"]):
     """Name -> target, in the order in which `--dsql-target` names them. `opened` holds those that were made."""
 
-    def __init__(self, settings: Settings, *, run_id: str) -> None:
+    def __init__(
+        self, settings: Settings, *, run_id: str, say: Callable[[str], None] = lambda _text: None
+    ) -> None:
         self._settings = settings
         self._run_id = run_id
+        self._say = say
         self._listeners: list[Callable[[Target], None]] = []
         self._closing = ExitStack()
         self.opened: dict[str, Target] = {}
@@ -29,7 +32,7 @@ class Targets(Mapping[str, "Target"]):
         if name not in self._settings.targets:
             raise KeyError(name)
         if name not in self.opened:
-            target = open_target(self._settings.for_target(name), run_id=self._run_id)
+            target = open_target(self._settings.for_target(name), run_id=self._run_id, say=self._say)
             self._closing.callback(target.close)
             self.opened[name] = target
             for tell in self._listeners:

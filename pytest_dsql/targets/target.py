@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 class Target:
     """What `dsql_target` gives. `close` gives up whatever the target holds; nothing else may be used after it."""
 
-    name: str  #: `local` or `attach`
+    name: str  #: `local`, `attach`, or what was created
     endpoint: Endpoint
     tokens: TokenSource
     facts: Mapping[str, Any]  #: what the results file says of it: server version, dialect, ... - nothing secret
     #: The endpoints of a target in several Regions, the first one too.
     regions: Mapping[str, Endpoint] = field(repr=False, default_factory=dict)
     close: Callable[[], None] = field(repr=False, default=lambda: None)
+    #: Raises DsqlError when the target may take no new work: its maximum life is over.
+    may_go_on: Callable[[], None] = field(repr=False, default=lambda: None)
     engine: Any = field(repr=False, default=None)  #: the embedded engine's handle, None elsewhere
     local: Any = field(
         repr=False, default=None
@@ -38,7 +40,8 @@ class Target:
         return self.endpoint.dialect
 
     def check(self) -> None:
-        """Raise EngineError, with the reason, when the embedded engine has ended although it was held."""
+        """Raise EngineError when the embedded engine has ended although it was held, DsqlError at its life's end."""
+        self.may_go_on()
         reason = self.engine.ended() if self.engine is not None else None
         if reason is not None:
             raise EngineError(f"the embedded engine has ended: {reason}")

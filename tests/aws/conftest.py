@@ -66,14 +66,14 @@ def moto_server(directory: Path) -> Iterator[str]:
             [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log
         )
         try:
-            _until_it_answers(address, process, directory / "moto.log")
+            until_it_answers(address, process, directory / "moto.log")
             yield address
         finally:
             process.terminate()
             process.wait(timeout=30)
 
 
-def _until_it_answers(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def until_it_answers(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + 60
     while True:
         assert process.poll() is None, log.read_text()

@@ -1,0 +1,189 @@
+"""Targets that are created for a run and removed after it: one small module each.
+
+A module has `OPTIONS` (what `--dsql-target-option` may say, with a line of help each), `ACTIONS` (what it asks of AWS),
+`check(settings)` (what can be found wrong before anything is created) and `open(settings, run)`. `open` makes
+everything through `run.create`, so that it is removed whatever happens, and may be called again by other processes of
+the run: what one has created is not created again. docs/targets.md has an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from pytest_dsql.errors import DsqlError, UsageError
+
+if TYPE_CHECKING:
+    from pytest_dsql.aws.policies import Grant
+    from pytest_dsql.aws.reaper import Removal
+    from pytest_dsql.aws.run import AwsRun
+    from pytest_dsql.settings import Settings
+    from pytest_dsql.targets.target import Target
+
+#: name -> module. Other targets are named by their module's path.
+MODULES: Final[Mapping[str, str]] = {
+    "dsql": "pytest_dsql.targets.dsql",
+    "dsql-multi-region": "pytest_dsql.targets.dsql_multi_region",
+}
+#: What `--dsql-target-option` may say of each of them.
+COMMON_OPTIONS: Final[Mapping[str, str]] = {
+    "life": "hours after which what was created takes no new work and anybody's reap removes it (12)",
+}
+
+
+class TargetModule(Protocol):
+    """What a module of a target has."""
+
+    OPTIONS: Mapping[str, str]
+    ACTIONS: tuple[Grant, ...]
+
+    def check(self, settings: Settings) -> None:
+        """Raise UsageError for what is wrong with the settings. Calls nothing."""
+
+    def open(self, settings: Settings, run: AwsRun) -> Target:
+        """Create what there is not yet, wait until it can be connected to, and return it."""
+
+
+def module_of(name: str) -> TargetModule:
+    """Return the module of a target. Raises UsageError."""
+    path = MODULES.get(name, name)
+    try:
+        module = import_module(path)
+    except ImportError as error:
+        raise UsageError(f"target {name!r}: can't import {path}: {error}") from None
+    missing = [one for one in ("OPTIONS", "ACTIONS", "check", "open") if not hasattr(module, one)]
+    if missing:
+        raise UsageError(f"target {name!r}: the module {path} has no {', '.join(missing)} (docs/targets.md)")
+    return cast(TargetModule, module)
+
+
+def options_of(settings: Settings) -> Mapping[str, str]:
+    """Return the options that are this target's: `KEY=VALUE`, and `TARGET.KEY=VALUE` where several are measured.
+
+    Raises UsageError for a key that it doesn't know.
+    """
+    known = {**COMMON_OPTIONS, **module_of(settings.target).OPTIONS}
+    chosen: dict[str, str] = {}
+    for key, value in settings.target_option.items():
+        owner, dot, own = key.rpartition(".")
+        if dot and owner != settings.target:
+            continue
+        if own not in known:
+            raise UsageError(
+                f"--dsql-target-option {key}: target {settings.target!r} has no such option; it has: "
+                f"{', '.join(sorted(known))}"
+            )
+        chosen[own] = value
+    return chosen
+
+
+def check_created(settings: Settings) -> None:
+    """See what would keep a target from being created: options, credentials, Region. Creates nothing.
+
+    Raises UsageError, MissingExtra, CredentialsError or AwsError.
+    """
+    from pytest_dsql.aws.run import life_of, region_for
+    from pytest_dsql.aws.sessions import Clients
+
+    module = module_of(settings.target)
+    life_of(options_of(settings))
+    module.check(settings)
+    clients = Clients(profile=settings.profile, role=settings.role)
+    region_for(clients, settings.region, settings.target)
+    _ = clients.account  # the first call: credentials that AWS doesn't accept are found out here
+
+
+def begin(settings: Settings, *, run_id: str, say: Callable[[str], None]) -> AwsRun:
+    """Begin a target's part of the run; creates nothing. Who holds it keeps what other processes create from going."""
+    from pytest_dsql.aws.run import AwsRun, life_of
+
+    return AwsRun.begin(
+        run_id,
+        settings.target,
+        region=settings.region,
+        profile=settings.profile,
+        role=settings.role,
+        life=life_of(options_of(settings)),
+        say=say,
+    )
+
+
+def open_created(settings: Settings, *, run_id: str, say: Callable[[str], None] = lambda _text: None) -> Target:
+    """Create the target, or join the process of this run that has created it. `say` is told what goes on.
+
+    What is created goes again when this fails, when the last process of the run closes it, and after a kill with the
+    next start. Raises UsageError, AwsError, WaitedInVain or ConnectionFailed.
+    """
+    module = module_of(settings.target)
+    _reap_the_dead(say)
+    run = begin(settings, run_id=run_id, say=say)
+    noted = f"creation of {settings.target}"
+    try:
+        with run.inventory.alone(f"opening-{settings.target}"):
+            start = run.clock.monotonic()
+            target = module.open(settings, run)
+            if run.inventory.noted(noted) is None:
+                run.inventory.note(noted, round(run.clock.monotonic() - start, 3))
+    except BaseException as error:
+        with suppress(DsqlError):
+            _end(run, keep=False)
+        left = [str(one) for one in run.inventory.remaining if one.owner == run.owner]
+        if left:
+            error.add_note(f"not removed yet: {', '.join(left)}; pytest-dsql reap removes it")
+        raise
+
+    def close() -> None:
+        _end(run, keep=settings.keep, target=target)
+
+    facts = {**target.facts, "region": run.region, "creation_s": run.inventory.noted(noted)}
+    return replace(target, facts=facts, close=close, may_go_on=run.check)
+
+
+def _reap_the_dead(say: Callable[[str], None]) -> None:
+    """Remove what killed runs have left behind: a start is when somebody is there to pay for it."""
+    from pytest_dsql.aws.reaper import reap
+
+    removal = reap(say=say)
+    for entry, reason in removal.remaining:
+        say(f"left by run {entry.run}, and not removed: {entry}: {reason}")
+
+
+def _end(run: AwsRun, *, keep: bool, target: Target | None = None) -> None:
+    """Remove what this target created, unless others still use it or the user keeps it. Raises DsqlError."""
+    try:
+        if keep:
+            run.inventory.keep()
+            if target is not None:
+                _say_how_to_use(run, target)
+        elif run.hold.last():
+            removal = run.remove()
+            if removal.remaining:
+                raise DsqlError(_what_remains(run, removal))
+            if removal.removed:
+                run.say(f"removed all of {run.owner}: {len(removal.removed)}, remaining: 0")
+    except KeyboardInterrupt:
+        run.say(f"the removal was interrupted; `pytest-dsql reap` removes what is left of run {run.inventory.run}")
+        raise
+    finally:
+        run.close()
+
+
+def _what_remains(run: AwsRun, removal: Removal) -> str:
+    what = "; ".join(f"{entry}: {reason}" for entry, reason in removal.remaining)
+    return f"run {run.inventory.run} left {len(removal.remaining)} behind, which cost money ({what}); pytest-dsql reap"
+
+
+def _say_how_to_use(run: AwsRun, target: Target) -> None:
+    from pytest_dsql.connect.endpoint import IamAuth
+
+    endpoint = target.endpoint
+    attach = (
+        f"--dsql-endpoint {endpoint.host}" if isinstance(endpoint.auth, IamAuth) else f"--dsql-dsn of {endpoint.host}"
+    )
+    run.say(
+        f"kept {run.owner} until {run.inventory.expires_at:%Y-%m-%dT%H:%MZ}: attach with {attach}, "
+        f"remove with `pytest-dsql reap {run.inventory.run}`"
+    )
