@@ -56,7 +56,7 @@ OPTIONS: Final = (
         "what is measured: local (the embedded engine, default), attach (an existing endpoint), or what is created and "
         f"removed: {', '.join(CREATED_TARGETS)}; several are measured side by side",
     ),
-    Option("endpoint", "HOST_OR_CLUSTER_ID_OR_ARN", "attach to this Aurora DSQL cluster"),
+    Option("endpoint", "HOST_OR_CLUSTER_ID", "attach to this Aurora DSQL cluster: host name, id or ARN"),
     Option("dsn", "DSN", "attach to any PostgreSQL: a libpq URI or key=value string"),
     Option("region", "REGION", "AWS Region of the cluster, where its host name does not tell"),
     Option("user", "ROLE", "database role to connect as (default: admin)"),

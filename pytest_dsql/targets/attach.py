@@ -26,7 +26,7 @@ def endpoint_of(settings: Settings) -> Endpoint:
     if settings.dsn:
         return Endpoint.from_dsn(settings.dsn)
     if not settings.endpoint:
-        raise UsageError("target 'attach' needs --dsql-endpoint HOST_OR_CLUSTER_ID_OR_ARN or --dsql-dsn DSN")
+        raise UsageError("target 'attach' needs --dsql-endpoint HOST_OR_CLUSTER_ID or --dsql-dsn DSN")
     return Endpoint.for_cluster(
         settings.endpoint, region=settings.region, user=settings.user, profile=settings.profile, role=settings.role
     )
