@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -148,7 +148,106 @@ def _parsers() -> tuple[_Parser, argparse.ArgumentParser, dict[str, argparse.Arg
     cost.add_argument("--profile", metavar="NAME", help="AWS profile to ask with")
     cost.add_argument("--role", metavar="ARN", help="IAM role to assume for it")
     cost.set_defaults(run=_cost)
-    return parser, local, {"cost": cost}
+    return parser, local, {"cost": cost, **_account_commands(commands)}
+
+
+def _account_commands(commands: Any) -> dict[str, argparse.ArgumentParser]:
+    """Parsers of the commands that are about an AWS account."""
+
+    def command(
+        name: str, usage: str, description: str, short: str, run: Callable[..., int]
+    ) -> argparse.ArgumentParser:
+        one: argparse.ArgumentParser = commands.add_parser(
+            name, usage=f"pytest-dsql {name} {usage}", description=description, help=short, allow_abbrev=False
+        )
+        one.set_defaults(run=run)
+        return one
+
+    def account(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--profile", metavar="NAME", help="AWS profile to ask with (default: each run's own)")
+        parser.add_argument("--role", metavar="ARN", help="IAM role to assume for it")
+        parser.add_argument(
+            "--region", action="append", default=[], metavar="REGION", help="look there as well; may be repeated"
+        )
+
+    verify = command(
+        "verify",
+        "[RUN] [--region REGION ...] [--profile NAME] [--role ARN]",
+        "Compare what runs have created, by their inventories and by tags, with the account, in every Region that a "
+        "run of this user has used. Exits with 1 while anything remains.",
+        "list what earlier runs left in the account",
+        _verify,
+    )
+    reap = command(
+        "reap",
+        "[RUN [--lost]] [--region REGION ...] [--profile NAME] [--role ARN]",
+        "Remove what runs left behind whose processes are gone, and what has reached its maximum life; what is kept "
+        "goes when RUN names it. Exits with 1 while anything remains.",
+        "remove what earlier runs left in the account",
+        _reap,
+    )
+    for one in (verify, reap):
+        one.add_argument("only_run", nargs="?", metavar="RUN", help="of this run only")
+        account(one)
+    reap.add_argument(
+        "--lost",
+        action="store_true",
+        help="RUN was started on another machine, or its inventory is lost, and its processes are gone",
+    )
+    policy = command(
+        "policy",
+        "TARGET",
+        "Print the IAM policy that a target needs, and no more.",
+        "print the IAM policy that a target needs",
+        _policy,
+    )
+    policy.add_argument("target", metavar="TARGET", help="dsql, dsql-multi-region, ..., attach, or a module's path")
+    doctor = command(
+        "doctor",
+        "[--region REGION] [--profile NAME] [--role ARN]",
+        "Say what of the engine and of an AWS account can be used from here. Exits with 1 when something can't.",
+        "say what can be used from here",
+        _doctor,
+    )
+    account(doctor)
+    return {"verify": verify, "reap": reap, "policy": policy, "doctor": doctor}
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _verify(chosen: argparse.Namespace) -> int:
+    from pytest_dsql.targets.commands import verify
+
+    return verify(profile=chosen.profile, role=chosen.role, regions=chosen.region, run=chosen.only_run, say=_say)
+
+
+def _reap(chosen: argparse.Namespace) -> int:
+    from pytest_dsql.targets.commands import reap
+
+    return reap(
+        profile=chosen.profile,
+        role=chosen.role,
+        regions=chosen.region,
+        run=chosen.only_run,
+        lost=chosen.lost,
+        say=_say,
+    )
+
+
+def _policy(chosen: argparse.Namespace) -> int:
+    from pytest_dsql.targets.commands import policy
+
+    return policy(chosen.target, _say)
+
+
+def _doctor(chosen: argparse.Namespace) -> int:
+    from pytest_dsql.targets.commands import doctor
+
+    region = chosen.region[-1] if chosen.region else None
+    return doctor(profile=chosen.profile, role=chosen.role, region=region, say=_say)
 
 
 class _Version(argparse.Action):

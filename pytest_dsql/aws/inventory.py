@@ -220,6 +220,7 @@ class Inventory:
 
     def intend(self, kind: str, region: str, name: str, *, owner: str = "", **details: Any) -> Entry:
         """Write down that something is about to be created, and return the entry with its client token."""
+        _remember(self.path.parent, region)
         with self.alone():
             self.reload()
             number = max(self._entries, default=0) + 1
@@ -263,6 +264,17 @@ class Inventory:
     def expired(self, now: datetime | None = None) -> bool:
         """Tell whether what the run created has reached its maximum life."""
         return (now or datetime.now(UTC)) >= self.expires_at
+
+    def held(self) -> bool:
+        """Tell whether a process of the run holds the file, for who only reads it."""
+        try:
+            file = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _lock_alone(file)
+        finally:
+            os.close(file)
 
     def hold(self, purpose: str) -> Hold:
         """Join the processes of the run that share something."""
@@ -314,6 +326,20 @@ class Inventory:
             text = b"\n" + text  # a kill has torn the last line
         os.write(self._descriptor, text)
         os.fsync(self._descriptor)
+
+
+def regions_used(directory: Path | None = None) -> set[str]:
+    """Return the Regions that any run of this user has ever created something in."""
+    with suppress(FileNotFoundError):
+        return set(((directory or state_directory()).parent / "regions").read_text(encoding="utf-8").split())
+    return set()
+
+
+def _remember(folder: Path, region: str) -> None:
+    """Note a Region for `verify`: a run's own file goes when all of it is removed."""
+    if region not in regions_used(folder):
+        with (folder.parent / "regions").open("a", encoding="utf-8") as file:
+            file.write(f"{region}\n")
 
 
 def _locked(path: Path, how: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_dsql.aws.policies import Grant
 from pytest_dsql.errors import ConnectionFailed, UsageError
 from pytest_dsql.targets.patience import patience
 from pytest_dsql.targets.target import Target
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
     from pytest_dsql.connect.endpoint import Endpoint
     from pytest_dsql.settings import Settings
+
+#: What attaching to a cluster asks of AWS.
+ACTIONS: Final = (Grant(("dsql:DbConnectAdmin", "dsql:DbConnect"), ("arn:aws:dsql:*:*:cluster/*",)),)
 
 #: How long the first queries may take.
 _PATIENCE_S: Final = 10.0
