@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_dsql.errors import UsageError
+from pytest_dsql.settings import EXISTING_TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +41,10 @@ def preflight(settings: Settings, *, results: bool) -> None:
     """
     if results:
         _check_results(settings)
+    if any(name not in EXISTING_TARGETS for name in settings.targets):
+        from pytest_dsql.targets.created import check_options
+
+        check_options(settings)
     for name in settings.targets:
         _preflight_one(settings.for_target(name))
 

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from pytest_dsql.errors import DsqlError, UsageError
+from pytest_dsql.settings import EXISTING_TARGETS
 
 if TYPE_CHECKING:
     from pytest_dsql.aws.policies import Grant
@@ -61,23 +62,31 @@ def module_of(name: str) -> TargetModule:
 
 
 def options_of(settings: Settings) -> Mapping[str, str]:
-    """Return the options that are this target's: `KEY=VALUE`, and `TARGET.KEY=VALUE` where several are measured.
+    """Return the options that are this target's: `KEY=VALUE`, and `TARGET.KEY=VALUE`, which beats it.
 
-    Raises UsageError for a key that it doesn't know.
+    What another target of the run knows is left out; `check_options` has seen that one of them does.
     """
     known = {**COMMON_OPTIONS, **module_of(settings.target).OPTIONS}
-    chosen: dict[str, str] = {}
-    for key, value in settings.target_option.items():
+    given = settings.target_option
+    own = {key.rpartition(".")[2]: value for key, value in given.items() if key.rpartition(".")[0] == settings.target}
+    everybodys = {key: value for key, value in given.items() if key in known}
+    return {**everybodys, **own}
+
+
+def check_options(settings: Settings) -> None:
+    """See that one of the run's targets knows each option. Raises UsageError."""
+    known = {
+        name: {**COMMON_OPTIONS, **module_of(name).OPTIONS} for name in settings.targets if name not in EXISTING_TARGETS
+    }
+    for key in settings.target_option:
         owner, dot, own = key.rpartition(".")
-        if dot and owner != settings.target:
-            continue
-        if own not in known:
+        if dot and owner not in known:
+            raise UsageError(f"--dsql-target-option {key}: no target {owner!r} is created by this run")
+        if not any(own in options for name, options in known.items() if not dot or name == owner):
             raise UsageError(
-                f"--dsql-target-option {key}: target {settings.target!r} has no such option; it has: "
-                f"{', '.join(sorted(known))}"
+                f"--dsql-target-option {key}: no such option; "
+                + "; ".join(f"{name} has {', '.join(sorted(options))}" for name, options in known.items())
             )
-        chosen[own] = value
-    return chosen
 
 
 def check_created(settings: Settings) -> None:

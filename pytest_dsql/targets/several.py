@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 class Targets(Mapping[str, "Target"]):
     """Name -> target, in the order in which `--dsql-target` names them. `opened` holds those that were made."""
 
-    def __init__(
-        self, settings: Settings, *, run_id: str, say: Callable[[str], None] = lambda _text: None
-    ) -> None:
+    def __init__(self, settings: Settings, *, run_id: str, say: Callable[[str], None] = lambda _text: None) -> None:
         self._settings = settings
         self._run_id = run_id
         self._say = say

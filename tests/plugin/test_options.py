@@ -34,7 +34,7 @@ def test_markers_are_declared(pytester: pytest.Pytester) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--dsql-target", "oracle"], "ERROR: --dsql-target: 'oracle' is not one of local, attach"),
+        (["--dsql-target", "oracle"], "ERROR: --dsql-target: 'oracle' is not one of local, attach, *"),
         (["--dsql-plan", "fast"], "ERROR: --dsql-plan: 'fast' is not one of quick, full"),
         (["--dsql-set", "speed=9"], "ERROR: --dsql-set: unknown setting 'speed'; known: region, rules, *"),
         (["--dsql-target", "attach"], "ERROR: target 'attach' needs --dsql-endpoint *"),
