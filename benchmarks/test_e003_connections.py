@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import resource
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from statistics import median
 from threading import Barrier
 from time import perf_counter
@@ -19,12 +22,21 @@ from pytest_dsql.connect.token import TokenSource, sign_token
 from pytest_dsql.errors import ConnectionFailed, ErrorClass
 from pytest_dsql.experiment.cells import Load
 from pytest_dsql.experiment.plans import Plan
-from pytest_dsql.results.writer import ResultsFile
+from pytest_dsql.experiment.pool_study import use_pool
+from pytest_dsql.local.controls import LocalControls
 from pytest_dsql.slo.connecting_limit import Connecting, what_limits_connecting
-from pytest_dsql.workloads.orders.transactions import product_read
+from pytest_dsql.targets.target import Target
+from pytest_dsql.workloads.orders.transactions import PRODUCT_WITH_STOCK, product_read
 from pytest_dsql.workloads.orders.workload import Orders
 
 pytestmark = pytest.mark.dsql
+
+Note = Callable[[str, Mapping[str, Any]], None]
+
+
+def nearest_rank(values: Sequence[float], share: float) -> float:
+    """Return the value of rank ceil(share x n), as every percentile here."""
+    return sorted(values)[math.ceil(share * len(values)) - 1]
 
 
 @pytest.fixture
@@ -33,7 +45,7 @@ def product_reads(dsql_orders: Orders) -> Mix:
     return Mix({product_read: 1.0}, workload=dsql_orders)
 
 
-def test_token_signing(dsql_results: ResultsFile, dsql_endpoint: Endpoint, dsql_plan: Plan, benchmark: Any) -> None:
+def test_token_signing(note: Note, dsql_endpoint: Endpoint, dsql_plan: Plan, benchmark: Any) -> None:
     """Sign tokens one after the other; the first apart, because it looks up the credentials."""
     if not isinstance(dsql_endpoint.auth, IamAuth):
         pytest.skip("this target takes a password: there is no token to sign")
@@ -43,13 +55,19 @@ def test_token_signing(dsql_results: ResultsFile, dsql_endpoint: Endpoint, dsql_
     benchmark.pedantic(sign_token, args=(dsql_endpoint,), rounds=dsql_plan.signatures)
     signed_ms = [1e3 * seconds for seconds in benchmark.stats.stats.data] if benchmark.stats else []
     if signed_ms:
-        dsql_results.put_experiment(
+        note(
             "E003 token signing",
-            {"first_ms": first_ms, "n": len(signed_ms), "p50_ms": median(signed_ms), "max_ms": max(signed_ms)},
+            {
+                "first_ms": first_ms,
+                "n": len(signed_ms),
+                "p50_ms": median(signed_ms),
+                "p95_ms": nearest_rank(signed_ms, 0.95),
+                "max_ms": max(signed_ms),
+            },
         )
 
 
-def test_sequential_connections(dsql_connect: Callable[[], Any], dsql_plan: Plan, benchmark: Any) -> None:
+def test_sequential_connections(dsql_connect: Callable[[], Any], dsql_plan: Plan, benchmark: Any, note: Note) -> None:
     """Connect, `SELECT 1`, close: one after the other."""
 
     def connect_once() -> object:
@@ -57,6 +75,11 @@ def test_sequential_connections(dsql_connect: Callable[[], Any], dsql_plan: Plan
             return connection.execute("SELECT 1").fetchone()
 
     assert benchmark.pedantic(connect_once, rounds=dsql_plan.sequential) == (1,)
+    took_ms = [1e3 * seconds for seconds in benchmark.stats.stats.data] if benchmark.stats else []
+    if took_ms:
+        shares = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
+        figures = {name: nearest_rank(took_ms, share) for name, share in shares.items()}
+        note("E003 sequential connections", {"n": len(took_ms), **figures})
 
 
 def test_kept_connections_beat_new_ones(dsql_load: Load, dsql_plan: Plan, product_reads: Mix) -> None:
@@ -73,9 +96,7 @@ def test_kept_connections_beat_new_ones(dsql_load: Load, dsql_plan: Plan, produc
     assert kept.tps > new.tps
 
 
-def test_what_limits_new_connections(
-    dsql_load: Load, dsql_plan: Plan, product_reads: Mix, dsql_results: ResultsFile
-) -> None:
+def test_what_limits_new_connections(dsql_load: Load, dsql_plan: Plan, product_reads: Mix, note: Note) -> None:
     """A new connection for each read, by one worker process and by several: what limits their rate."""
     runs = []
     for workers in dsql_plan.connecting_workers:
@@ -96,7 +117,7 @@ def test_what_limits_new_connections(
             )
         )
     found = what_limits_connecting(*runs)
-    dsql_results.put_experiment(
+    note(
         "E003 rate of new connections",
         {
             "limited_by": found.limited_by,
@@ -105,6 +126,63 @@ def test_what_limits_new_connections(
             **{f"cpu_with_{run.workers}": run.cpu for run in runs},
         },
     )
+
+
+def test_ten_times_the_attempts(dsql_load: Load, dsql_plan: Plan, product_reads: Mix, note: Note) -> None:
+    """Ten times as many clients that connect anew for each read: what is refused, by which code, and what is made."""
+    cell = dsql_load.churn(product_reads, connections=dsql_plan.attempts, duration=dsql_plan.attempts_s)
+    cell.assert_connected()
+    made = cell.connect
+    refused = sum(made.refused.values())
+    note(
+        "E003 ten times the attempts",
+        {
+            "clients": dsql_plan.attempts,
+            "made_per_s": made.succeeded / cell.measurement.duration_s,
+            "refusal_rate": refused / made.attempted if made.attempted else 0.0,
+            **{f"refused_with_{state}": count for state, count in made.refused.items()},
+        },
+    )
+
+
+def test_application_tasks_share_a_pool(
+    dsql_target: Target, dsql_orders: Orders, dsql_plan: Plan, note: Note, tasks: int, pool: int
+) -> None:
+    """Tasks of an asyncio application read products over a psycopg_pool: what they get done, and how long they wait."""
+    use = use_pool(
+        dsql_target.endpoint,
+        dsql_target.tokens,
+        tasks=tasks,
+        connections=pool,
+        duration_s=dsql_plan.pool_window_s,
+        statement=PRODUCT_WITH_STOCK.replace("$1", "%s").encode(),
+        parameters=lambda rng: (rng.randrange(dsql_orders.scale.products),),
+        seed=dsql_orders.seed,
+    )
+    note(f"E003 {tasks} tasks, pool of {pool}", use.figures())
+    assert use.requests >= tasks
+
+
+def test_memory_of_held_connections(
+    dsql_connect: Callable[[], Any], dsql_local: LocalControls, dsql_plan: Plan, note: Note
+) -> None:
+    """What connections cost while they are held, on both sides: the client's process and the engine's gateway."""
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("memory is read from /proc")
+    held = max(dsql_plan.bursts) // 2
+    pids = {"client": "self", "gateway": str(dsql_local.engine.pid)}
+    dsql_connect()
+    before = {side: resident_kib(pid) for side, pid in pids.items()}
+    connections = [dsql_connect() for _ in range(held)]
+    each = {f"{side}_kib_each": (resident_kib(pid) - before[side]) / held for side, pid in pids.items()}
+    assert connections[-1].execute("SELECT 1").fetchone() == (1,)
+    note("E003 memory of held connections", {"held": held, **each})
+    assert each["gateway_kib_each"] < 1_024
+
+
+def resident_kib(pid: str) -> float:
+    """Return what a process has in memory."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() / 1024
 
 
 def test_burst(dsql_load: Load, burst: int) -> None:
@@ -118,7 +196,7 @@ def test_sequential_connections_after_the_burst(dsql_load: Load, dsql_plan: Plan
     dsql_load.sequential_connects(20).assert_connected()
 
 
-def test_256_first_connections_sign_once(dsql_results: ResultsFile, dsql_endpoint: Endpoint) -> None:
+def test_256_first_connections_sign_once(note: Note, dsql_endpoint: Endpoint) -> None:
     """The published harness lost its first connections when 256 of them looked up credentials at once."""
     if not isinstance(dsql_endpoint.auth, IamAuth):
         pytest.skip("this target takes a password: there is no token to sign")
@@ -139,5 +217,5 @@ def test_256_first_connections_sign_once(dsql_results: ResultsFile, dsql_endpoin
     with ThreadPoolExecutor(256) as threads:
         for one in [threads.submit(connect) for _ in range(256)]:
             one.result()
-    dsql_results.put_experiment("E003 first connections", {"connections": 256, "tokens_signed": tokens.signed})
+    note("E003 first connections", {"connections": 256, "tokens_signed": tokens.signed})
     assert tokens.signed == 1

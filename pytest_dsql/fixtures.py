@@ -248,7 +248,8 @@ def dsql_results(dsql_targets: Targets, pytestconfig: pytest.Config) -> Iterator
 
     settings = settings_of(pytestconfig)
     directory = Path(pytestconfig.invocation_params.dir, settings.results)
-    run = RunInfo.collect(id=pytestconfig.stash[RUN_ID], plan=settings.plan, seed=settings.seed)
+    scale = settings.scale or plan_of(pytestconfig).scale
+    run = RunInfo.collect(id=pytestconfig.stash[RUN_ID], plan=settings.plan, seed=settings.seed, scale=scale)
     results = ResultsFile(directory, run, resumption=pytestconfig.stash[RESUMPTION])
     dsql_targets.tell(lambda target: results.put_target(target.name, **target.facts))
     yield results
@@ -320,6 +321,7 @@ def dsql_load_on(
             target=target.name,
             test=test,
             name=name,
+            regions=target.regions,
             seed=settings.seed,
             workers=settings.workers or _workers(settings, dsql_scheduler),
             exclusive=lambda: _one_at_a_time(pytestconfig),

@@ -175,7 +175,8 @@ class CellRun:
 
 #: An id is (run number, slot, counter), scrambled within the run: 24 + 39 bits of a bigint.
 ID_BITS: Final = 39
-SLOT_BITS: Final = 13
+#: 16,384 connections: DSQL allows 10,000 (AWS user guide, "Cluster quotas and database limits").
+SLOT_BITS: Final = 14
 _COUNTER_BITS: Final = ID_BITS - SLOT_BITS
 _ID_MASK: Final = (1 << ID_BITS) - 1
 # An odd multiplier is a bijection modulo 2**39: neighbours land far apart, as DSQL advises for keys

@@ -63,6 +63,7 @@ class Load:
     )  #: what the whole run is about: a cell is taken only if alike
     books: Books = NO_BOOKS  #: let cells begin while the budget allows it, and tell what each has used
     name: str = ""  #: what the cells' ids begin with: the test's id, unless one test measures several targets
+    regions: Mapping[str, Endpoint] = field(default_factory=dict)  #: where the target has several
     _made: int = field(default=0, init=False)
     _repeat: int = field(default=1, init=False)
     _capacities: int = field(default=0, init=False)
@@ -202,6 +203,22 @@ class Load:
             return measure()
         finally:
             self._repeat = 1
+
+    def through(self, region: str) -> Load:
+        """Return what measures through the endpoint of a Region, where the target has several.
+
+        Raises UsageError for a Region that it isn't in.
+        """
+        from dataclasses import replace
+
+        from pytest_dsql.results.names import id_on
+
+        if region not in self.regions:
+            known = ", ".join(self.regions) or "one that it doesn't tell"
+            raise UsageError(f"the target is not in {region}; its Regions: {known}")
+        load = replace(self, endpoint=self.regions[region], name=id_on(self.name or self.test, region))
+        load._cells = self._cells  # whoever asks whether one is void asks for all
+        return load
 
     def connect_burst(self, n: int) -> Connections:
         """Ask for `n` connections at once, hold them until the last is decided, and close them."""

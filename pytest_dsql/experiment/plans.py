@@ -24,6 +24,18 @@ class Search:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Main:
+    """The main measurement of E002: the same rates on all targets."""
+
+    shares: tuple[float, ...]  #: of the reference rate, the lowest of the targets' explored capacities
+    repeats: int
+    warmup_s: float
+    window_s: float
+    alone: bool  #: whether the plan has time for it on one target too
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Sizes of the cells of one plan on one target. Times in seconds."""
 
@@ -39,12 +51,23 @@ class Plan:
     bursts: tuple[int, ...]  #: connections asked for at once
     sequential: int  #: sequential connections
     signatures: int  #: tokens signed one after the other
+    pilot_rates: tuple[float, ...]  #: the pilot of E002, requests per second
+    pilot_warmup_s: float
+    pilot_window_s: float
     open_loop_rates: tuple[float, ...]  #: the ladder of E002, requests per second
     open_loop_connections: int
+    main: Main
     capacity: Search | None  #: None: the plan has no time for a search
+    attempts: int  #: connections that are made and closed again and again for `attempts_s`
+    attempts_s: float
+    pool_tasks: tuple[int, ...]  #: tasks of an application that share a pool
+    pool_sizes: tuple[int, ...]
+    pool_window_s: float
     contention_connections: tuple[int, ...]
     contention_window_s: float
     functions: tuple[int, ...]  #: connections that insert one row after the other, as functions of Lambda do
+    functions_warmup_s: float
+    functions_window_s: float  #: in the full plan about 1,000 rows of each at the published rate
     beside_window_s: float | None  #: of cells beside which something happens; None: the plan has no time for them
 
 
@@ -55,7 +78,7 @@ _QUICK_LOCAL: Final = Plan(
     scale="quick",
     warmup_s=1.0,
     window_s=12.0,
-    closed_loop_connections=(2, 4),
+    closed_loop_connections=(4,),
     connection_warmup_s=0.5,
     connection_window_s=3.0,
     connection_workers=4,
@@ -63,12 +86,23 @@ _QUICK_LOCAL: Final = Plan(
     bursts=(500, 1000),
     sequential=100,
     signatures=50,
-    open_loop_rates=(100.0,),
+    pilot_rates=(100.0,),
+    pilot_warmup_s=1.0,
+    pilot_window_s=12.0,
+    open_loop_rates=(),
     open_loop_connections=32,
+    main=Main(shares=(0.5, 1.0, 1.2), repeats=3, warmup_s=0.5, window_s=4.0, alone=False),
     capacity=None,
+    attempts=16,
+    attempts_s=3.0,
+    pool_tasks=(16, 64),
+    pool_sizes=(16,),
+    pool_window_s=1.0,
     contention_connections=(8,),
-    contention_window_s=2.0,
+    contention_window_s=1.5,
     functions=(1, 2, 4),
+    functions_warmup_s=0.3,
+    functions_window_s=1.0,
     beside_window_s=None,
 )
 
@@ -85,12 +119,23 @@ _QUICK_ELSEWHERE: Final = Plan(
     bursts=(100,),
     sequential=20,
     signatures=50,
-    open_loop_rates=(100.0,),
+    pilot_rates=(100.0,),
+    pilot_warmup_s=2.0,
+    pilot_window_s=12.0,
+    open_loop_rates=(200.0,),
     open_loop_connections=64,
+    main=Main(shares=(0.5, 1.0, 1.2), repeats=3, warmup_s=1.0, window_s=6.0, alone=False),
     capacity=None,
+    attempts=32,
+    attempts_s=10.0,
+    pool_tasks=(16, 64, 256),
+    pool_sizes=(16, 64),
+    pool_window_s=3.0,
     contention_connections=(16,),
     contention_window_s=5.0,
     functions=(1, 2, 4, 8),
+    functions_warmup_s=1.0,
+    functions_window_s=5.0,
     beside_window_s=None,
 )
 
@@ -107,12 +152,23 @@ _FULL: Final = Plan(
     bursts=(500, 1000),
     sequential=100,
     signatures=50,
-    open_loop_rates=(100.0, 400.0, 1_600.0),
+    pilot_rates=(100.0, 400.0, 1_600.0),
+    pilot_warmup_s=60.0,
+    pilot_window_s=120.0,
+    open_loop_rates=(2_400.0, 3_600.0, 5_400.0, 6_750.0, 8_100.0),
     open_loop_connections=256,
+    main=Main(shares=(0.5, 1.0, 1.2), repeats=3, warmup_s=120.0, window_s=300.0, alone=True),
     capacity=Search(start=1_600.0, growth=1.25, precision=0.05, repeats=3),
+    attempts=160,
+    attempts_s=60.0,
+    pool_tasks=(16, 64, 256, 1_024),
+    pool_sizes=(16, 64, 128),
+    pool_window_s=30.0,
     contention_connections=(16, 64, 256),
     contention_window_s=60.0,
     functions=(1, 2, 5, 10, 20, 50),
+    functions_warmup_s=2.0,
+    functions_window_s=10.0,
     beside_window_s=300.0,
 )
 

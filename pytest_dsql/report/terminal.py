@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from pytest_dsql.report.comparisons import ratio_lines
-from pytest_dsql.results import side_by_side
+from pytest_dsql.report.comparisons import published_lines, ratio_lines
+from pytest_dsql.results import published, side_by_side
 from pytest_dsql.results.names import id_without
 
 #: Narrower terminals wrap lines themselves.
@@ -65,6 +65,7 @@ def summary_lines(results: Mapping[str, Any], width: int = 100, colour: bool = F
 #: Experiments that have a table of their own.
 _TABLES: Final[Mapping[str, Callable[[Mapping[str, Any], int], list[str]]]] = {
     side_by_side.NAME: ratio_lines,
+    published.NAME: published_lines,
 }
 
 

@@ -77,15 +77,24 @@ class RunInfo:
     seed: int
     versions: dict[str, str]
     host: Host
+    scale: str | None = None  #: of the loaded data
 
     def __post_init__(self) -> None:
         if not _RUN_ID.fullmatch(self.id):
             raise UsageError(f"a run's id is made of letters, digits and ._-, at most 100 of them, not {self.id!r}")
 
     @classmethod
-    def collect(cls, *, id: str, plan: str, seed: int) -> RunInfo:  # noqa: A002 - the results file's word
+    def collect(cls, *, id: str, plan: str, seed: int, scale: str | None = None) -> RunInfo:  # noqa: A002 - the results file's word
         """Describe a run that starts now on this machine."""
-        return cls(id=id, started_at=utc_now(), plan=plan, seed=seed, versions=_versions(), host=Host.here())
+        return cls(
+            id=id,
+            started_at=utc_now(),
+            plan=plan,
+            seed=seed,
+            versions=_versions(),
+            host=Host.here(),
+            scale=scale,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the `run` section of the results file, not finished yet."""
@@ -94,6 +103,7 @@ class RunInfo:
             "started_at": self.started_at,
             "finished_at": None,
             "plan": self.plan,
+            "scale": self.scale,
             "seed": self.seed,
             "versions": dict(self.versions),
             "host": asdict(self.host),

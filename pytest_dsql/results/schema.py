@@ -46,6 +46,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "run.started_at": _TEXT,
     "run.finished_at": _TEXT_OR_NULL,
     "run.plan": _TEXT,
+    "run.scale": _TEXT_OR_NULL,
     "run.seed": _COUNT,
     "run.versions": _OBJECT,
     "run.versions{}": _TEXT,

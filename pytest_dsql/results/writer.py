@@ -14,7 +14,7 @@ from pytest_dsql.errors import DsqlError, UsageError
 from pytest_dsql.load.cell import Cell
 from pytest_dsql.load.connections import Connections
 from pytest_dsql.load.cost import Cost
-from pytest_dsql.results import side_by_side
+from pytest_dsql.results import published, side_by_side
 from pytest_dsql.results.cell import cell_dict, cost_dict
 from pytest_dsql.results.mask import masked_value
 from pytest_dsql.results.reader import FILE_NAME, LATEST, parse_results
@@ -217,4 +217,5 @@ def _derive(content: dict[str, Any]) -> None:
 #: Name of an experiment -> what computes it from the rest of the file.
 _DERIVED: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any] | None]]] = {
     side_by_side.NAME: side_by_side.side_by_side,
+    published.NAME: published.beside_published,
 }

@@ -162,8 +162,8 @@ def test_an_error_in_a_transaction_names_it(attached: pytest.Pytester) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("closed(MIX, connections=0)", "connections must be a whole number from 1 to 8192, not 0"),
-        ("closed(MIX, connections=2.5)", "connections must be a whole number from 1 to 8192, not 2.5"),
+        ("closed(MIX, connections=0)", "connections must be a whole number from 1 to 16384, not 0"),
+        ("closed(MIX, connections=2.5)", "connections must be a whole number from 1 to 16384, not 2.5"),
         ("closed(MIX, connections=1, duration=0)", "duration must be seconds, at least 0.1, not 0"),
         ("closed(MIX, connections=1, warmup=-1)", "warmup must be seconds, at least 0, not -1"),
         ("closed(one, connections=1)", "dsql_load takes a Mix of transactions, not Transaction"),
