@@ -32,6 +32,9 @@ _LOG: Final = logging.getLogger(__name__)
 #: DSQL's rules could be evaded through the function-call protocol. The text is an inference from DSQL's others.
 NO_CALLS: Final = Refusal("0A000", "function call protocol not supported")
 
+#: The SQLSTATE of a COPY whose client has given it up: query_canceled.
+_COPY_FAILED: Final = b"57014"
+
 _COMMIT: Final = own_statement(b"COMMIT")
 _ROLLBACK: Final = own_statement(b"ROLLBACK")
 
@@ -307,13 +310,33 @@ class Driver:
             if kind == frames.COPY_DATA:
                 copied += payload
                 backend.transport.write(frames.message(kind, payload))
-            elif kind not in (frames.SYNC, frames.FLUSH):
+            elif kind in (frames.COPY_DONE, frames.COPY_FAIL):
                 if kind == frames.COPY_DONE:
                     run.copied = bytes(copied)
                 backend.transport.write(frames.message(kind, payload))
                 break
+            elif kind not in (frames.SYNC, frames.FLUSH):
+                await self._break_copy(answer, kind, payload)
+                break
         await answer.asked
         return answer
+
+    async def _break_copy(self, answer: Group, kind: int, payload: bytes) -> None:
+        """Have COPY FROM STDIN fail because of a message that can't be part of it.
+
+        PostgreSQL isn't sent the message: it may have given up the COPY already, for what is wrong with the data, and
+        would then take it for what it says, unjudged. CopyFail does nothing then.
+        """
+        self._session.backend.transport.write(frames.message(frames.COPY_FAIL, b"\0"))
+        assert answer.asked is not None
+        await answer.asked
+        if answer.error is None or answer.error.get("C") != _COPY_FAILED:
+            self._session.frontend.put_back(kind, payload)
+            return
+        said = f"unexpected message type 0x{kind:02X} during COPY from stdin"
+        answer.error |= {"C": b"08P01", "M": said.encode()}
+        report = frames.report(frames.ERROR_RESPONSE, answer.error)
+        answer.collected = [report if one[0] == frames.ERROR_RESPONSE else one for one in answer.collected]
 
     async def _boundary(self, run: Run, plan: Plan, action: Action | None) -> tuple[bool, bytes]:
         """Run BEGIN, COMMIT or ROLLBACK."""
@@ -326,6 +349,11 @@ class Driver:
                 current.explicit = True
                 if current.read_only:
                     await session.backend.ask(own_statement(b"SET TRANSACTION READ ONLY"))
+            if not run.by_query:
+                # Its warning is not for the client, but its portal has to be done.
+                again = await session.backend.ask(run.messages(plan))
+                if again.error is not None:
+                    return False, self._answer(again, plan)
             return True, frames.message(frames.COMMAND_COMPLETE, b"BEGIN\0")
         kind = plan.statement.kind
         if kind == "begin" and session.status == IDLE:

@@ -229,7 +229,8 @@ class Frontend(asyncio.BufferedProtocol):
                     break
                 self.unsynced = True
                 replacement = self.names.parse(data[position + HEADER_SIZE : after])
-            elif kind == frames.DESCRIBE:
+            elif kind in (frames.DESCRIBE, frames.FLUSH):
+                # After an error in a Flush, too, PostgreSQL ignores everything up to the next Sync.
                 self.unsynced = True
             elif kind == CLOSE:
                 self.unsynced = True
@@ -376,6 +377,10 @@ class Frontend(asyncio.BufferedProtocol):
         payload = bytes(held[HEADER_SIZE : 1 + length])
         del held[: 1 + length]
         return kind, payload
+
+    def put_back(self, kind: int, payload: bytes) -> None:
+        """Have a message that was taken come next again."""
+        self._held[:0] = frames.message(kind, payload)
 
     def more(self) -> asyncio.Future[None]:
         """What is done when the message that `take` didn't find has come."""
