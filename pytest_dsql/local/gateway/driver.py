@@ -32,6 +32,8 @@ _LOG: Final = logging.getLogger(__name__)
 #: DSQL's rules could be evaded through the function-call protocol. The text is an inference from DSQL's others.
 NO_CALLS: Final = Refusal("0A000", "function call protocol not supported")
 
+_OUT_OF_STEP: Final = frames.error("FATAL", "08P01", "terminating connection because protocol synchronization was lost")
+
 #: The SQLSTATE of a COPY whose client has given it up: query_canceled.
 _COPY_FAILED: Final = b"57014"
 
@@ -322,7 +324,7 @@ class Driver:
         return answer
 
     async def _break_copy(self, answer: Group, kind: int, payload: bytes) -> None:
-        """Have COPY FROM STDIN fail because of a message that can't be part of it.
+        """End the session because of a message that can't be part of COPY FROM STDIN, as PostgreSQL does.
 
         PostgreSQL isn't sent the message: it may have given up the COPY already, for what is wrong with the data, and
         would then take it for what it says, unjudged. CopyFail does nothing then.
@@ -334,9 +336,9 @@ class Driver:
             self._session.frontend.put_back(kind, payload)
             return
         said = f"unexpected message type 0x{kind:02X} during COPY from stdin"
-        answer.error |= {"C": b"08P01", "M": said.encode()}
-        report = frames.report(frames.ERROR_RESPONSE, answer.error)
-        answer.collected = [report if one[0] == frames.ERROR_RESPONSE else one for one in answer.collected]
+        self._session.send(frames.report(frames.ERROR_RESPONSE, answer.error | {"C": b"08P01", "M": said.encode()}))
+        self._session.broken(_OUT_OF_STEP)
+        raise _Ended
 
     async def _boundary(self, run: Run, plan: Plan, action: Action | None) -> tuple[bool, bytes]:
         """Run BEGIN, COMMIT or ROLLBACK."""
