@@ -49,12 +49,13 @@ class _Ended(Exception):
 class Driver:
     """The slow way of one session."""
 
-    __slots__ = ("_own_block", "_session", "_task")
+    __slots__ = ("_forgotten", "_own_block", "_session", "_task")
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._task: asyncio.Task[None] | None = None
         self._own_block = False  #: PostgreSQL's transaction is one that the client didn't begin
+        self._forgotten = False  #: PostgreSQL has forgotten the unnamed statement, which the client may run again
 
     @property
     def working(self) -> bool:
@@ -152,7 +153,16 @@ class Driver:
                 failed = reply.error is not None
                 frontend.names.answered()
         answer = await self._close_block(answer)
+        await self._remember()
         session.send(answer + frames.ready(session.status))
+
+    async def _remember(self) -> None:
+        """Prepare the unnamed statement again after a COPY: that is run by a Query message, which takes it away."""
+        session = self._session
+        unnamed = session.prepared_statements().get(b"")
+        if self._forgotten and unnamed is not None and session.status != FAILED:
+            await session.backend.ask(unnamed + SYNC_MESSAGE)
+        self._forgotten = False
 
     async def settle(self) -> None:
         """Have everything answered that was sent without a Sync."""
@@ -290,6 +300,7 @@ class Driver:
     async def copy(self, run: Run, sql: bytes) -> Group:
         """Run COPY FROM STDIN. Syncs and Flushes that come during it get no answer, as in PostgreSQL."""
         session = self._session
+        self._forgotten = not run.by_query
         backend = session.backend
         reply = await backend.ask(frames.query(sql), until_copy=True)
         if reply.error is not None:

@@ -79,3 +79,17 @@ def test_what_comes_behind_a_copy_that_has_failed_is_judged(served: RunningGatew
         assert client.error()["M"] == "unsupported statement: Lock"
         assert [kind for kind, _ in client.until_ready()] == ["Z"]
         assert [kind for kind, _ in client.until_ready()] == ["C", "Z"]
+
+
+def test_the_unnamed_statement_is_there_after_a_copy(served: RunningGateway) -> None:
+    with RawClient(served).logged_in() as client:
+        client.send(query("CREATE TABLE again (k int)"))
+        client.until_ready()
+        client.send(parse("COPY again FROM STDIN") + SYNC)
+        client.until_ready()
+        for data, answer in ((b"1\n", "C"), (b"no number\n", "E"), (b"1\n", "C")):
+            client.send(bind() + execute() + frames.message(frames.COPY_DATA, data))
+            client.send(frames.message(frames.COPY_DONE, b"") + SYNC)
+            assert [kind for kind, _ in client.until_ready()] == ["2", "G", answer, "Z"]
+        client.send(query("DROP TABLE again"))
+        client.until_ready()
