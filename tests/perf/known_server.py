@@ -11,6 +11,7 @@ import json
 import random
 import sys
 import time
+from pathlib import Path
 
 from tests.load.fake_server import Session, frame
 
@@ -39,6 +40,11 @@ class Known(Session):
         return ROW
 
 
+def waited_for_a_core_ns() -> int:
+    """Return how long this process was ready to run and did not, since it began (the kernel's sched-stats.rst)."""
+    return int(Path("/proc/self/schedstat").read_text().split()[1])
+
+
 async def main() -> None:
     seed, stall_at, stall_ms = sys.argv[1:]
     Known.rng = random.Random(int(seed))
@@ -54,10 +60,12 @@ async def main() -> None:
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
+    before_ns = waited_for_a_core_ns()
     gone = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, gone.set)
     await gone.wait()
-    print(json.dumps({"took_ns": Known.took_ns, "stalls_ns": Known.stalls_ns}), flush=True)
+    waited_ns = waited_for_a_core_ns() - before_ns
+    print(json.dumps({"took_ns": Known.took_ns, "stalls_ns": Known.stalls_ns, "waited_ns": waited_ns}), flush=True)
 
 
 if __name__ == "__main__":

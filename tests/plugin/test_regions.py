@@ -13,7 +13,7 @@ def test_a_cell_goes_through_the_region_that_was_asked_for(pytester: pytest.Pyte
     pytester.makepyfile(
         CELL
         + """
-from pytest_dsql import UsageError
+from pytest_dsql.errors import UsageError
 
 def test_cells(dsql_load, dsql_target):
     assert list(dsql_target.regions) == ["us-east-1", "us-east-2"]
