@@ -1,4 +1,4 @@
-"""Operations under load: what an index build, a new column and a bulk delete do to the orders beside them."""
+"""Operations under load: what index builds, new columns, bulk deletes and ending sessions do to orders beside them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from pytest_dsql.experiment.cells import Load
 from pytest_dsql.experiment.plans import Plan
+from pytest_dsql.local.controls import LocalControls
 from pytest_dsql.workloads.orders.schema import SCHEMA
 from pytest_dsql.workloads.orders.workload import Orders
 
@@ -80,14 +81,18 @@ def test_a_column_is_added_beside_the_orders(
     dsql_plan: Plan,
     connections: int,
     define: Callable[[str], list[tuple[Any, ...]]],
+    dsql_endpoint: Any,
 ) -> None:
-    """ADD COLUMN and DROP COLUMN while the mix runs."""
+    """ADD COLUMN and DROP COLUMN while the mix runs: on DSQL, OC001 once for every session, and a retry that passes."""
 
     def change() -> None:
         define(f"ALTER TABLE {SCHEMA}.customers ADD COLUMN under_load bigint")
         define(f"ALTER TABLE {SCHEMA}.customers DROP COLUMN under_load")
 
     cell = dsql_load.closed(dsql_orders.mix, connections=connections, duration=dsql_plan.beside_window_s, during=change)
+    if dsql_endpoint.dialect == "dsql":
+        assert cell.errors.get("40001", 0) > 0
+        assert cell.outcomes["ok_retried"] > 0
     cell.assert_meets(SLO)
 
 
@@ -119,3 +124,17 @@ def test_many_rows_are_deleted_beside_the_orders(
     finally:
         define(f"DROP TABLE IF EXISTS {table}")
     cell.assert_meets(SLO)
+
+
+def test_sessions_end_beside_the_orders(
+    dsql_load: Load, dsql_orders: Orders, dsql_plan: Plan, connections: int, dsql_local: LocalControls
+) -> None:
+    """The engine's clock goes on by an hour: every session is cut, and no order is lost or made twice."""
+    cell = dsql_load.closed(
+        dsql_orders.mix,
+        connections=connections,
+        duration=dsql_plan.beside_window_s,
+        during=lambda: dsql_local.clock.move(3_700),
+    )
+    cell.assert_consistent()
+    assert cell.connect.succeeded > connections
