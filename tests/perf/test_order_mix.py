@@ -52,6 +52,7 @@ def scripts(orders: Orders) -> dict[str, str]:
     }
     create = (
         f"\\set id random(1000000000000000, 9000000000000000000)\n\\set customer random(0, {scale.customers - 1})\n"
+        "\\set charge :id + 1\n"
         "\\set lines random(1, 3)\n"
         + "".join(
             f"\\set p{n} random({(n - 1) * third}, {n * third - 1})\n\\set u{n} random(1, 2)\n\\set t{n}_price 1\n"
@@ -65,7 +66,7 @@ def scripts(orders: Orders) -> dict[str, str]:
         + with_variables(orders_sql.INSERT_ORDER, "id", "customer", "total")
         + ";\n"
         + f"\\if :lines = 1\n{lines[1]}\\elif :lines = 2\n{lines[2]}\\else\n{lines[3]}\\endif\n"
-        + with_variables(orders_sql.INSERT_CHARGE, "id", "id", "total").replace("(:id, :id,", "(:id + 1, :id,")
+        + with_variables(orders_sql.INSERT_CHARGE, "charge", "id", "total")
         + ";\n"
         + with_variables(orders_sql.INSERT_RECEIPT, "id::bigint::text", "kind", "id").replace(":kind", "'order_create'")
         + ";\nCOMMIT;\n"
