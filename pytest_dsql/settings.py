@@ -15,7 +15,14 @@ from pytest_dsql.errors import UsageError
 #: What is measured where it is, and what is created in an AWS account, measured and removed (docs/targets.md). A
 #: module's path, like `mypackage.mytarget`, is a target of one's own.
 EXISTING_TARGETS: Final = ("local", "attach")
-CREATED_TARGETS: Final = ("dsql", "dsql-multi-region")
+CREATED_TARGETS: Final = (
+    "dsql",
+    "dsql-multi-region",
+    "rds-multi-az",
+    "aurora-provisioned",
+    "aurora-serverless",
+    "rds-proxy",
+)
 TARGETS: Final = EXISTING_TARGETS + CREATED_TARGETS
 PLANS: Final = ("quick", "full")
 SCALES: Final = ("tiny", "quick", "full")

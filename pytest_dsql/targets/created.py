@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 MODULES: Final[Mapping[str, str]] = {
     "dsql": "pytest_dsql.targets.dsql",
     "dsql-multi-region": "pytest_dsql.targets.dsql_multi_region",
+    "rds-multi-az": "pytest_dsql.targets.rds_multi_az",
+    "aurora-provisioned": "pytest_dsql.targets.aurora_provisioned",
+    "aurora-serverless": "pytest_dsql.targets.aurora_serverless",
+    "rds-proxy": "pytest_dsql.targets.rds_proxy",
 }
 #: What `--dsql-target-option` may say of each of them.
 COMMON_OPTIONS: Final[Mapping[str, str]] = {

@@ -19,58 +19,57 @@ def _arns(*kinds: str) -> tuple[str, ...]:
     return tuple(f"arn:*:rds:*:*:{kind}:{PREFIX}*" for kind in kinds)
 
 
-#: Looking: none of these can be limited to resources, or the answer is needed before anything is ours.
-LOOKING: Final = (
-    Grant(
-        (
-            "ec2:DescribeAvailabilityZones",
-            "ec2:DescribeInternetGateways",
-            "ec2:DescribeRouteTables",
-            "ec2:DescribeSecurityGroups",
-            "ec2:DescribeSubnets",
-            "ec2:DescribeVpcs",
-            "rds:DescribeDBClusterParameterGroups",
-            "rds:DescribeDBClusters",
-            "rds:DescribeDBEngineVersions",
-            "rds:DescribeDBInstances",
-            "rds:DescribeDBParameterGroups",
-            "rds:DescribeDBSubnetGroups",
-            "rds:DescribeOrderableDBInstanceOptions",
-            "rds:ListTagsForResource",
-            "sts:GetCallerIdentity",
-        )
-    ),
+def _looking(*actions: str) -> tuple[Grant, ...]:
+    # Most of them can't be limited to resources, and the answers are needed before anything is ours.
+    return (
+        Grant(
+            (
+                "ec2:DescribeAvailabilityZones",
+                "ec2:DescribeSecurityGroups",
+                "ec2:DescribeSubnets",
+                "ec2:DescribeVpcs",
+                "rds:DescribeDBEngineVersions",
+                "rds:DescribeDBInstances",
+                "rds:DescribeDBSubnetGroups",
+                "rds:DescribeOrderableDBInstanceOptions",
+                "rds:ListTagsForResource",
+                "sts:GetCallerIdentity",
+                *actions,
+            )
+        ),
+    )
+
+
+_GROUPS: Final = "arn:*:ec2:*:*:security-group/*"
+_VPCS: Final = "arn:*:ec2:*:*:vpc/*"
+
+
+def _tagging(*operations: str) -> Grant:
+    return Grant(("ec2:CreateTags",), ("arn:*:ec2:*:*:*/*",), {"StringEquals": {"ec2:CreateAction": list(operations)}})
+
+
+#: EC2 asks for the permission on what is created and on what it is created in: a VPC that has our tag, or one of yours.
+_SECURITY_GROUP: Final = (
+    Grant(("ec2:CreateSecurityGroup",), (_GROUPS,), CREATING),
+    Grant(("ec2:CreateSecurityGroup",), (_VPCS,)),
+    _tagging("CreateSecurityGroup"),
+    Grant(("ec2:AuthorizeSecurityGroupIngress", "ec2:DeleteSecurityGroup"), (_GROUPS,), OURS),
 )
 
-#: The VPC and what is in it. EC2 asks for the permission on what is created and on what it is created in.
-NETWORK: Final = (
+#: A VPC and what is in it.
+_VPC: Final = (
+    Grant(("ec2:DescribeInternetGateways", "ec2:DescribeRouteTables")),
     Grant(
-        ("ec2:CreateVpc", "ec2:CreateSubnet", "ec2:CreateInternetGateway", "ec2:CreateSecurityGroup"),
-        (
-            "arn:*:ec2:*:*:vpc/*",
-            "arn:*:ec2:*:*:subnet/*",
-            "arn:*:ec2:*:*:internet-gateway/*",
-            "arn:*:ec2:*:*:security-group/*",
-        ),
+        ("ec2:CreateVpc", "ec2:CreateSubnet", "ec2:CreateInternetGateway"),
+        (_VPCS, "arn:*:ec2:*:*:subnet/*", "arn:*:ec2:*:*:internet-gateway/*"),
         CREATING,
     ),
-    # The VPC that a subnet or a security group is created in; it has our tag, or is one of yours.
-    Grant(("ec2:CreateSubnet", "ec2:CreateSecurityGroup"), ("arn:*:ec2:*:*:vpc/*",)),
-    Grant(
-        ("ec2:CreateTags",),
-        ("arn:*:ec2:*:*:*/*",),
-        {
-            "StringEquals": {
-                "ec2:CreateAction": ["CreateVpc", "CreateSubnet", "CreateInternetGateway", "CreateSecurityGroup"]
-            }
-        },
-    ),
+    Grant(("ec2:CreateSubnet",), (_VPCS,), OURS),
+    _tagging("CreateVpc", "CreateSubnet", "CreateInternetGateway"),
     Grant(
         (
             "ec2:AttachInternetGateway",
-            "ec2:AuthorizeSecurityGroupIngress",
             "ec2:DeleteInternetGateway",
-            "ec2:DeleteSecurityGroup",
             "ec2:DeleteSubnet",
             "ec2:DeleteVpc",
             "ec2:DetachInternetGateway",
@@ -84,7 +83,7 @@ NETWORK: Final = (
 )
 
 #: The password that RDS keeps. RDS makes the secret with the caller's permissions.
-SECRET: Final = (
+_SECRET: Final = (
     Grant(
         ("secretsmanager:CreateSecret", "secretsmanager:GetSecretValue", "secretsmanager:TagResource"),
         ("arn:*:secretsmanager:*:*:secret:rds!*",),
@@ -93,7 +92,7 @@ SECRET: Final = (
 )
 
 #: An account's first database has RDS make its service-linked role.
-SERVICE_ROLE: Final = (
+_SERVICE_ROLE: Final = (
     Grant(
         ("iam:CreateServiceLinkedRole",),
         ("arn:*:iam::*:role/aws-service-role/rds.amazonaws.com/*",),
@@ -101,7 +100,7 @@ SERVICE_ROLE: Final = (
     ),
 )
 
-TOKENS: Final = (Grant(("rds-db:connect",), (f"arn:*:rds-db:*:*:dbuser:*/{IAM_ROLE}",)),)
+_TOKENS: Final = (Grant(("rds-db:connect",), (f"arn:*:rds-db:*:*:dbuser:*/{IAM_ROLE}",)),)
 
 _INSTANCE: Final = (
     Grant(
@@ -113,25 +112,25 @@ _INSTANCE: Final = (
     Grant(("rds:DeleteDBSubnetGroup",), _arns("subgrp"), OURS),
 )
 
-#: `rds-multi-az`.
-INSTANCE: Final = (
-    *LOOKING,
-    *NETWORK,
-    *SECRET,
-    *SERVICE_ROLE,
-    *TOKENS,
+#: A Multi-AZ instance in a network that is there.
+_DATABASE: Final = (
+    *_looking("rds:DescribeDBParameterGroups"),
+    *_SECURITY_GROUP,
+    *_SECRET,
+    *_SERVICE_ROLE,
+    *_TOKENS,
     *_INSTANCE,
     Grant(("rds:CreateDBParameterGroup", "rds:AddTagsToResource"), _arns("pg")),
     Grant(("rds:ModifyDBParameterGroup", "rds:DeleteDBParameterGroup"), _arns("pg"), OURS),
 )
 
-#: `aurora-provisioned` and `aurora-serverless`.
-CLUSTER: Final = (
-    *LOOKING,
-    *NETWORK,
-    *SECRET,
-    *SERVICE_ROLE,
-    *TOKENS,
+#: An Aurora cluster in a network that is there.
+_AURORA: Final = (
+    *_looking("rds:DescribeDBClusters", "rds:DescribeDBClusterParameterGroups"),
+    *_SECURITY_GROUP,
+    *_SECRET,
+    *_SERVICE_ROLE,
+    *_TOKENS,
     *_INSTANCE,
     Grant(
         ("rds:CreateDBCluster", "rds:AddTagsToResource"),
@@ -142,16 +141,17 @@ CLUSTER: Final = (
     Grant(("rds:ModifyDBClusterParameterGroup", "rds:DeleteDBClusterParameterGroup"), _arns("cluster-pg"), OURS),
 )
 
-#: What `rds-proxy` needs besides: proxies' ARNs hold an id instead of the name.
+#: `rds-multi-az`.
+INSTANCE: Final = (*_DATABASE, *_VPC)
+
+#: `aurora-provisioned` and `aurora-serverless`.
+CLUSTER: Final = (*_AURORA, *_VPC)
+
+#: `rds-proxy`, before any of them in a network of yours. Proxies' ARNs hold an id instead of the name.
 PROXY: Final = (
-    Grant(
-        (
-            "rds:DescribeDBProxies",
-            "rds:DescribeDBProxyTargetGroups",
-            "rds:DescribeDBProxyTargets",
-            "iam:ListRoles",
-        )
-    ),
+    *_DATABASE,
+    *_AURORA,
+    Grant(("rds:DescribeDBProxies", "rds:DescribeDBProxyTargets", "iam:ListRoles")),
     Grant(("rds:CreateDBProxy", "rds:AddTagsToResource"), ("arn:*:rds:*:*:db-proxy:*",), CREATING),
     Grant(("rds:DeleteDBProxy",), ("arn:*:rds:*:*:db-proxy:*",), OURS),
     # A target group's ARN holds an id, too, and it has no tags.

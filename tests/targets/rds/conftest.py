@@ -17,6 +17,7 @@ from tests.targets.rds import stand_ins
 
 REGION = "us-east-1"
 GENERATOR = "203.0.113.7"
+RUN_ID = "20261130T100000Z-abc123"
 
 
 @pytest.fixture(autouse=True)
@@ -68,8 +69,8 @@ class Hours:
         self.at += timedelta(seconds=seconds)
 
 
-def begin(owner: str, run_id: str = "20261130T100000Z-abc123") -> AwsRun:
+def begin(owner: str) -> AwsRun:
     """Begin a target's part of a run, with a clock that doesn't wait."""
-    run = AwsRun.begin(run_id, owner, region=REGION)
+    run = AwsRun.begin(RUN_ID, owner, region=REGION)
     run.clock = Hours().clock()
     return run
