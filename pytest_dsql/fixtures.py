@@ -133,8 +133,9 @@ def dsql_plan(pytestconfig: pytest.Config) -> Plan:
 def dsql_clean(dsql_target: Target) -> Iterator[None]:
     """Leave the embedded engine's catalog as it was found; on an attached endpoint nothing is ever dropped.
 
-    Tables, views, sequences, functions, domains and schemas that the test created are dropped when its connections are
-    closed: every fixture that gives connections to one test asks for this one first, so that this one ends last.
+    Tables, views, sequences, functions, domains, schemas and roles that the test created are dropped when its
+    connections are closed: every fixture that gives connections to one test asks for this one first, so that this one
+    ends last.
     """
     if dsql_target.engine is None:
         yield

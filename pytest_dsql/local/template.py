@@ -57,6 +57,7 @@ _CATALOG: Final = (
     "row_limits/rows.sql",
     "row_limits/tables.sql",
     "row_limits/objects.sql",
+    "row_limits/beside.sql",
     "row_limits/hiding.sql",
     "adjudicator/sandbox/helpers.sql",
     "adjudicator/sandbox/generation.sql",

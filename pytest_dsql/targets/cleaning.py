@@ -38,8 +38,13 @@ UNION ALL
 SELECT 'DOMAIN', t.oid, quote_ident(nspname) || '.' || quote_ident(typname)
   FROM pg_type t JOIN pg_namespace n ON n.oid = typnamespace
  WHERE typtype = 'd' AND nspname !~ '^(pg_|pytest_dsql_)' AND nspname NOT IN ('information_schema', 'sys')
+UNION ALL
+SELECT 'ROLE', oid, quote_ident(rolname) FROM pg_roles WHERE rolname !~ '^pg_' AND rolname <> 'admin'
 """
-_ORDER: Final = ("VIEW", "TABLE", "SEQUENCE", "FUNCTION", "DOMAIN", "SCHEMA")
+_ORDER: Final = ("VIEW", "TABLE", "SEQUENCE", "FUNCTION", "DOMAIN", "SCHEMA", "ROLE")
+
+#: What a role has to be rid of before it can be dropped: trust in identities, and then what it was granted.
+_TRUST: Final = "SELECT quote_literal(arn) FROM sys.iam_pg_role_mappings WHERE pg_role_oid = %d"
 
 
 @contextmanager
@@ -84,5 +89,12 @@ def _drop_all_but(connection: psycopg.Connection[Any], kept: set[int]) -> None:
         # made of an older one.
         for found, identity, name in sorted(_objects(connection), key=itemgetter(1), reverse=True):
             if found == kind and identity not in kept:
+                if kind == "ROLE":
+                    for (arn,) in _run(connection, (_TRUST % identity).encode()).fetchall():
+                        _run(connection, f"AWS IAM REVOKE {name} FROM {arn}".encode())
+                    _run(connection, f"GRANT {name} TO admin".encode())
+                    _run(connection, f"DROP OWNED BY {name}".encode())
+                    _run(connection, f"DROP ROLE {name}".encode())
+                    continue
                 cascade = "" if kind == "DOMAIN" else " CASCADE"  # DSQL refuses DROP DOMAIN ... CASCADE
                 _run(connection, f"DROP {kind} IF EXISTS {name}{cascade}".encode())

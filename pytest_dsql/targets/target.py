@@ -69,5 +69,8 @@ class Target:
         endpoint = self.regions.get(region)
         if endpoint is None:
             known = ", ".join(self.regions) or self.endpoint.region or "none that it tells"
-            raise UsageError(f"the target is not in {region}; its Regions: {known}")
+            remedy = (
+                f"; --dsql-set regions={'+'.join([*self.regions, region])} adds it" if self.engine is not None else ""
+            )
+            raise UsageError(f"the target is not in {region}; its Regions: {known}{remedy}")
         return dial(endpoint, TokenSource(endpoint))[0]

@@ -117,6 +117,33 @@ def test_nothing_of_the_engines_own_is_listed(psql: Psql) -> None:
     assert "pytest_dsql" not in psql(*commands)
 
 
+def test_there_are_no_triggers(connection: psycopg.Connection[Any], psql: Psql) -> None:
+    connection.execute("CREATE TABLE child (k int PRIMARY KEY, parent int REFERENCES only_keys ON DELETE CASCADE)")
+    connection.execute("COMMENT ON CONSTRAINT child_parent_fkey ON child IS 'whose'")
+    assert rows(connection, "SELECT tgname FROM pg_trigger UNION SELECT evtname FROM pg_event_trigger") == []
+    shown = psql(r"\d child", r"\dd", "DROP TABLE child")
+    assert "FOREIGN KEY (parent) REFERENCES only_keys(k) ON DELETE CASCADE" in shown
+    assert "whose" in shown
+
+
+def test_a_role_with_a_mapping_is_kept_by_it(connection: psycopg.Connection[Any]) -> None:
+    arn = "arn:aws:iam::123456789012:role/shop"
+    connection.execute("CREATE ROLE shop WITH LOGIN")
+    connection.execute(f"AWS IAM GRANT shop TO '{arn}'".encode())
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist) as refused:
+        connection.execute("DROP ROLE shop")
+    assert refused.value.diag.message_detail == "privileges for view sys.iam_pg_role_mappings"
+    connection.execute(f"AWS IAM REVOKE shop FROM '{arn}'".encode())
+    connection.execute("DROP ROLE shop")
+
+
+@pytest.mark.parametrize("owner", ["admin", "CURRENT_USER"])
+def test_schema_public_is_not_among_what_is_owned(connection: psycopg.Connection[Any], owner: str) -> None:
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="feature not supported on system entity"):
+        connection.execute(f"DROP OWNED BY {owner} CASCADE".encode())
+    assert rows(connection, "SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'public'") == [("admin",)]
+
+
 SYSTEM_VIEWS = [
     *(
         "pg_class",

@@ -27,6 +27,36 @@ def test_a_connection_finds_and_leaves_the_database_as_it_was(attached: pytest.P
     attached.runpytest_subprocess().assert_outcomes(passed=2)
 
 
+def test_roles_go_with_the_test_that_made_them(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        """
+        import pytest
+
+        ARN = "arn:aws:iam::123456789012:role/shop"
+        OURS = "SELECT rolname FROM pg_roles WHERE rolname !~ '^pg_'"
+
+        @pytest.mark.parametrize("round", [1, 2])
+        def test_roles(dsql_connection, round):
+            for statement in (
+                'CREATE ROLE "Odd role" WITH LOGIN',
+                "CREATE ROLE other",
+                f'AWS IAM GRANT "Odd role" TO {ARN!r}',
+                "CREATE SCHEMA apart",
+                'GRANT CREATE, USAGE ON SCHEMA apart TO "Odd role"',
+                "CREATE TABLE apart.things (id int PRIMARY KEY)",
+                "GRANT SELECT ON apart.things TO other",
+                "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO other",
+                'GRANT other TO "Odd role"',
+            ):
+                dsql_connection.execute(statement)
+
+        def test_none_is_left(dsql_connection):
+            assert dsql_connection.execute(OURS).fetchall() == [("admin",)]
+        """
+    )
+    attached.runpytest_subprocess().assert_outcomes(passed=3)
+
+
 def test_what_was_there_before_the_test_stays(attached: pytest.Pytester) -> None:
     attached.makepyfile(
         """

@@ -73,4 +73,5 @@ def test_a_command_runs_under_them(files: tuple[Path, Path], tmp_path: Path) -> 
 def test_a_region_that_the_target_is_not_in_is_named(attached: pytest.Pytester) -> None:
     attached.makepyfile("def test_it(dsql_connect): dsql_connect(region='mars-1')")
     result = attached.runpytest_subprocess()
-    result.stdout.fnmatch_lines(["*the target is not in mars-1; its Regions: us-east-1*"])
+    message = "the target is not in mars-1; its Regions: us-east-1; --dsql-set regions=us-east-1+mars-1 adds it"
+    result.stdout.fnmatch_lines([f"*{message}*"])

@@ -43,8 +43,8 @@ BEGIN
   SELECT coalesce(max(m.iam_oid::bigint), 16383) + 1, map_iam_role.arn, id, session_user::regrole
   FROM pytest_dsql_engine.iam_mapping m
   ON CONFLICT (arn, pg_role_oid) DO NOTHING;
-  -- A privilege on a table of ours keeps PostgreSQL from dropping a role that has a mapping.
-  EXECUTE format('GRANT REFERENCES ON pytest_dsql_engine.iam_mapping TO %I', role);
+  -- A privilege keeps PostgreSQL from dropping a role that has a mapping; it says on what.
+  EXECUTE format('GRANT REFERENCES ON sys.iam_pg_role_mappings TO %I', role);
 END
 $$;
 
@@ -64,7 +64,20 @@ BEGIN
   END IF;
   DELETE FROM pytest_dsql_engine.iam_mapping WHERE pg_role_oid = id AND arn = unmap_iam_role.arn;
   IF NOT EXISTS (SELECT FROM pytest_dsql_engine.iam_mapping WHERE pg_role_oid = id) THEN
-    EXECUTE format('REVOKE REFERENCES ON pytest_dsql_engine.iam_mapping FROM %I', role);
+    EXECUTE format('REVOKE REFERENCES ON sys.iam_pg_role_mappings FROM %I', role);
   END IF;
 END
 $$;
+
+-- Schema `public` is a system entity on DSQL (seen in September 2026, of GRANT). Here it belongs to `admin`, and PostgreSQL
+-- would drop it with whatever else is `admin`'s.
+CREATE FUNCTION pytest_dsql_engine.keep_public() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'public') THEN
+    RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE = 'feature not supported on system entity';
+  END IF;
+END
+$$;
+CREATE EVENT TRIGGER pytest_dsql_engine_public ON ddl_command_end WHEN TAG IN ('DROP OWNED')
+EXECUTE FUNCTION pytest_dsql_engine.keep_public();

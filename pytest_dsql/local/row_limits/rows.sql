@@ -31,11 +31,29 @@ BEGIN
 END
 $$;
 
+-- AWS user guide, "DDL and distributed transactions in Aurora DSQL"; the text as seen on clusters in September 2026.
+CREATE FUNCTION pytest_dsql_engine_limits.refuse_mixture() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION USING
+    ERRCODE = 'feature_not_supported', MESSAGE = 'ddl and dml are not supported in the same transaction';
+END
+$$;
+
 -- Rows and bytes that the transaction has written, and the same after more of them.
 
 CREATE FUNCTION pytest_dsql_engine_limits.written() RETURNS bigint LANGUAGE sql STABLE AS $$
   SELECT COALESCE(
     NULLIF(pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.written', true), ''), '0')::pg_catalog.int8
+$$;
+
+-- Of a row too many: one of too many, or one that stands beside DDL (`beside.sql`).
+CREATE FUNCTION pytest_dsql_engine_limits.refuse_row() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF pytest_dsql_engine_limits.written() >= 4611686018427387904 THEN
+    PERFORM pytest_dsql_engine_limits.refuse_mixture();
+  END IF;
+  PERFORM pytest_dsql_engine_limits.refuse('transaction row limit exceeded');
+END
 $$;
 
 -- For what is written past the tables' own triggers: one row, and its bytes. Raises the error of the crossed limit.
@@ -46,7 +64,7 @@ BEGIN
     (pytest_dsql_engine_limits.written() + 68719476736 + bytes)::pg_catalog.text, true)::pg_catalog.int8 / 68719476736
     > pytest_dsql_engine_limits.transaction_rows()
   THEN
-    PERFORM pytest_dsql_engine_limits.refuse('transaction row limit exceeded');
+    PERFORM pytest_dsql_engine_limits.refuse_row();
   END IF;
 END
 $$;
@@ -132,7 +150,7 @@ BEGIN
       + 68719476736)::pg_catalog.text, true)::pg_catalog.int8 / 68719476736
     > pytest_dsql_engine_limits.transaction_rows()
   THEN
-    PERFORM pytest_dsql_engine_limits.refuse('transaction row limit exceeded');
+    PERFORM pytest_dsql_engine_limits.refuse_row();
   END IF;
   RETURN NULL;
 END

@@ -197,7 +197,7 @@ BEGIN
   body := format($f$
   IF %s THEN
     IF written / 68719476736 > pytest_dsql_engine_limits.transaction_rows() THEN
-      PERFORM pytest_dsql_engine_limits.refuse('transaction row limit exceeded');
+      PERFORM pytest_dsql_engine_limits.refuse_row();
     END IF;%s
     IF %s > pytest_dsql_engine_limits.row_bytes() THEN
       PERFORM pytest_dsql_engine_limits.refuse('maximum row size exceeded');

@@ -46,6 +46,10 @@ CASES = {
     "statement-by-pattern": Case("DISCARD ALL", "unsupported statement: Discard", "RESET ALL"),
     "deallocate-one": Case("DEALLOCATE p", "unsupported statement: Deallocate", "DEALLOCATE ALL"),
     "vacuum": Case("VACUUM t", "unsupported VACUUM statement", "ANALYZE t"),
+    "analyze-form": Case("ANALYZE t (v)", "unsupported ANALYZE statement", "ANALYZE VERBOSE s.t"),
+    "reassign-system-owner": Case(
+        "REASSIGN OWNED BY r, admin TO s", "feature not supported on system entity", "REASSIGN OWNED BY r TO admin"
+    ),
     "copy-file": Case(
         "COPY t FROM PROGRAM 'cat'",
         "unsupported COPY statement: only STDIN and STDOUT are supported",

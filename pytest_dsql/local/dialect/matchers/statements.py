@@ -14,6 +14,13 @@ def _isolation_level(at: Candidate) -> Fields | None:
 
 
 @matcher
+def _analyze_form(at: Candidate) -> Fields | None:
+    relations = bodies(at.body.get("rels"), "VacuumRelation")
+    named = [one for one in relations if one.get("relation") and not one.get("va_cols")]
+    return MATCH if not named or len(named) < len(at.body["rels"]) else None
+
+
+@matcher
 def _copy_file(at: Candidate) -> Fields | None:
     return MATCH if at.body.get("filename") or at.body.get("is_program") else None
 
@@ -43,6 +50,13 @@ def _role_attributes(at: Candidate) -> Fields | None:
     # ALTER GROUP ... ADD USER is a GRANT of the role by another name.
     own = [one for one in bodies(at.body.get("options"), "DefElem") if one["defname"] != "rolemembers"]
     return MATCH if own else None
+
+
+@matcher
+def _role_named(at: Candidate) -> Fields | None:
+    # CURRENT_USER and its like have no name, and may be anybody.
+    named = {one.get("rolename") for one in bodies(at.body.get("roles"), "RoleSpec")}
+    return MATCH if named & {None, *at.options["roles"]} else None
 
 
 @matcher
