@@ -7,6 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from pytest_dsql.local.controls import LocalControls
+
 
 @pytest.fixture
 def connection(dsql_connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
@@ -39,3 +41,18 @@ def test_left_join_lateral_works(connection: psycopg.Connection[Any]) -> None:
     connection.execute("INSERT INTO t VALUES (1, 5)")
     query = "SELECT k, w FROM t LEFT JOIN LATERAL (SELECT v + 1 AS w WHERE v > 1) x ON true"
     assert connection.execute(query).fetchall() == [(1, 6)]
+
+
+def test_no_job_analyses_tables(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("INSERT INTO t SELECT g, g FROM generate_series(1, 3000) g")
+    connection.execute("ANALYZE t")
+    assert connection.execute("SELECT reltuples FROM pg_class WHERE relname = 't'").fetchone() == (3000,)
+    assert connection.execute("SELECT count(*) FROM sys.jobs WHERE job_type = 'ANALYZE'").fetchone() == (0,)
+
+
+def test_a_statement_of_its_own_may_take_longer_than_a_transaction(
+    connection: psycopg.Connection[Any], dsql_local: LocalControls
+) -> None:
+    dsql_local.limits.set(transaction_age_s=0.05)
+    connection.execute("INSERT INTO t SELECT 1, 1 FROM pg_sleep(0.2)")
+    assert connection.execute("SELECT count(*) FROM t").fetchone() == (1,)
