@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from operator import attrgetter
@@ -20,7 +20,7 @@ from pytest_dsql.local.dialect.libpg_query import ParseError, Token, parse, scan
 from pytest_dsql.local.dialect.rewriting import Rewritten, Source, aws_iam, rewrite
 from pytest_dsql.local.dialect.rulebook import Rule, in_force
 from pytest_dsql.local.dialect.tables import tables
-from pytest_dsql.local.dialect.tree import STATEMENT, Statement, integer, only, raw_statements, string, walk
+from pytest_dsql.local.dialect.tree import STATEMENT, Body, Statement, integer, only, raw_statements, string, walk
 
 
 def judge(sql: str, rules: date) -> Judgement:
@@ -186,12 +186,26 @@ def _refusal(statement: Statement, book: Mapping[str, tuple[Rule, ...]]) -> tupl
                 refused = _refusal(inner, book) if inner.name != "CreateFunctionStmt" else None
                 if refused:
                     return refused
-        for rule in book.get(name, ()):
-            fields = matchers.match(rule, body, statement)
-            if fields is not None:
-                message = rule.message.format_map({"statement": name.removesuffix("Stmt"), **fields})
-                return Refusal(rule.sqlstate, message, rule.detail), rule
+        fault = _first_fault(book.get(name, ()), body, statement)
+        if fault:
+            rule, fields = fault
+            message = rule.message.format_map({"statement": name.removesuffix("Stmt"), **fields})
+            return Refusal(rule.sqlstate, message, rule.detail), rule
     return None
+
+
+def _first_fault(rules: Sequence[Rule], body: Body, statement: Statement) -> tuple[Rule, matchers.Fields] | None:
+    """The first rule that refuses a node; of those that look at one column after the other, the first column's."""
+    first: tuple[Rule, matchers.Fields] | None = None
+    for rule in rules:
+        fields = matchers.match(rule, body, statement)
+        if fields is None:
+            continue
+        if "place" not in fields:
+            return first or (rule, fields)
+        if first is None or fields["place"] < first[1]["place"]:
+            first = rule, fields
+    return first
 
 
 _KINDS: Final[Mapping[str, Kind]] = {

@@ -695,6 +695,30 @@ def test_index_faults_are_reported_in_order(sql: str, message: str) -> None:
     assert _refusal(sql, TODAY) == Refusal("0A000", message)
 
 
+FIRST_COLUMN = {
+    "CREATE TABLE t (a text[], b serial)": "datatype text[] not supported",
+    "CREATE TABLE t (b serial, a text[])": 'type "serial" does not exist',
+    "CREATE TABLE t (a int, b money, c xml[])": "datatype money not supported",
+    "CREATE TABLE t (a varchar(70000), b char(5000))": (
+        "Datatype limit greater than 65535 bytes not supported for varchar"
+    ),
+    'CREATE TABLE t (a text COLLATE "C", b int[])': "COLLATE clause not supported",
+    "CREATE TABLE t (a bigint GENERATED ALWAYS AS IDENTITY, b int GENERATED ALWAYS AS IDENTITY)": (
+        f"identity column is not supported {CACHE}"
+    ),
+    "ALTER TABLE t ADD COLUMN a money, ADD COLUMN b serial": "datatype money not supported",
+    "CREATE UNLOGGED TABLE t (a serial)": "UNLOGGED table not supported for CREATE TABLE",
+    "CREATE TABLE t (a int PRIMARY KEY DEFERRABLE, b serial)": 'type "serial" does not exist',
+}
+
+
+@pytest.mark.parametrize(("sql", "message"), FIRST_COLUMN.items())
+def test_the_first_columns_fault_is_answered(sql: str, message: str) -> None:
+    refused = _refusal(sql, TODAY)
+    assert refused is not None
+    assert refused.message == message
+
+
 LOCKING = {
     "WITH x AS (SELECT k FROM t FOR SHARE) SELECT * FROM x": True,
     "WITH x AS (SELECT k FROM t) SELECT * FROM x FOR SHARE": False,

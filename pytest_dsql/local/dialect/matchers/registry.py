@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias, final
 from pytest_dsql.local.dialect.rulebook import Rule
 from pytest_dsql.local.dialect.tree import Body, Statement
 
-#: What a matcher found: the fields of the rule's text.
+#: What a matcher found: the fields of the rule's text; and `place`, where it was found, when several places are looked
+#: at one after the other.
 Fields: TypeAlias = "Mapping[str, Any]"
 
 

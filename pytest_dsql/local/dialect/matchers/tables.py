@@ -1,4 +1,8 @@
-"""Matchers of rules/tables.toml: columns and constraints of CREATE TABLE and CREATE DOMAIN."""
+"""Matchers of rules/tables.toml: columns and constraints of CREATE TABLE and CREATE DOMAIN.
+
+Those that look at each column for itself say with `place` which one it was: PostgreSQL takes one column after the
+other, so the first one's fault is answered.
+"""
 
 from __future__ import annotations
 
@@ -24,39 +28,44 @@ def _type(column: Body) -> str | None:
 
 @matcher
 def _column_type(at: Candidate) -> Fields | None:
-    for column in columns(at.body):
+    for place, column in enumerate(columns(at.body)):
         if _type(column) in at.options["types"] and not column["typeName"].get("arrayBounds"):
-            return {"type": type_name(column["typeName"])}
+            return {"type": type_name(column["typeName"]), "place": place}
     return None
 
 
 @matcher
 def _array_type(at: Candidate) -> Fields | None:
-    for column in columns(at.body):
+    for place, column in enumerate(columns(at.body)):
         if column.get("typeName", {}).get("arrayBounds"):
-            return {"type": type_name(column["typeName"])}
+            return {"type": type_name(column["typeName"]), "place": place}
     return None
 
 
 @matcher
 def _column_length(at: Candidate) -> Fields | None:
     most = at.options["most"]
-    for column in columns(at.body):
+    for place, column in enumerate(columns(at.body)):
         if _type(column) in at.options["types"]:
             length = integer(next(iter(column["typeName"].get("typmods", ())), None))
             if length is not None and length > most:
-                return {"most": most}
+                return {"most": most, "place": place}
     return None
 
 
 @matcher
 def _collation(at: Candidate) -> Fields | None:
-    return MATCH if any(column.get("collClause") for column in columns(at.body)) else None
+    return _first(at, "collClause")
 
 
 @matcher
 def _column_compression(at: Candidate) -> Fields | None:
-    return MATCH if any(column.get("compression") for column in columns(at.body)) else None
+    return _first(at, "compression")
+
+
+def _first(at: Candidate, clause: str) -> Fields | None:
+    places = (place for place, column in enumerate(columns(at.body)) if column.get(clause))
+    return next(({"place": place} for place in places), None)
 
 
 @matcher
@@ -83,24 +92,25 @@ def _constraint(at: Candidate) -> Fields | None:
     return MATCH if any(one["contype"] in at.options["types"] for one in _constraints(at.body)) else None
 
 
-def _identities(body: Body) -> Iterator[tuple[Body, Body]]:
-    for column in bodies(body.get("tableElts"), "ColumnDef"):
+def _identities(body: Body) -> Iterator[tuple[int, Body, Body]]:
+    for place, column in enumerate(columns(body)):
         for one in bodies(column.get("constraints"), "Constraint"):
             if one["contype"] == "CONSTR_IDENTITY":
-                yield column, one
+                yield place, column, one
 
 
 @matcher
 def _identity_type(at: Candidate) -> Fields | None:
-    for column, _ in _identities(at.body):
+    for place, column, _ in _identities(at.body):
         if _type(column) != "int8":
-            return {"type": type_name(column["typeName"])}
+            return {"type": type_name(column["typeName"]), "place": place}
     return None
 
 
 @matcher
 def _identity_cache(at: Candidate) -> Fields | None:
-    return MATCH if any(bad_cache(one.get("options")) for _, one in _identities(at.body)) else None
+    places = (place for place, _, one in _identities(at.body) if bad_cache(one.get("options")))
+    return next(({"place": place} for place in places), None)
 
 
 @matcher
@@ -139,10 +149,10 @@ def _key_constraints(body: Body) -> Iterator[Body]:
 
 @matcher
 def _numeric_bounds(at: Candidate) -> Fields | None:
-    for column in columns(at.body):
+    for place, column in enumerate(columns(at.body)):
         if _type(column) != "numeric":
             continue
         bounds = [integer(one) for one in column["typeName"].get("typmods", ())]
         if bounds and bounds[0] is not None and bounds[0] > at.options["precision"]:
-            return {"precision": bounds[0]}
+            return {"precision": bounds[0], "place": place}
     return None
