@@ -34,11 +34,18 @@ class Limits:
     row_bytes: int = 2 * _MIB
     #: Of an index's key with the primary key's: seen on clusters in October 2026, where the user guide says 1 KiB.
     key_bytes: int = 1_981
+    declared_key_bytes: int = (
+        2_000  #: what the columns of a key are declared to take, as seen on clusters in October 2026
+    )
     storage_bytes: int = 10 * 1024 * 1024 * _MIB  #: of the cluster; checked only where it is less than this
     schemas: int = 10
     tables: int = 1_000
     views: int = 5_000
     sequences: int = 5_000
+    columns: int = 256  #: of a table, as seen on clusters in October 2026, where the user guide says 255
+    indexes: int = 24  #: of a table, the primary key's included
+    statistics: int = 5  #: extended ones of a table
+    view_bytes: int = 512 * 1024  #: a view's definition, as seen on clusters in October 2026; the user guide says 2 MiB
     job_build_s: float = 0.5  #: from a job's start to its end. DSQL takes 5 to 60 s even for an empty table
     wake_s: float = 0.0  #: how long the cluster sleeps on after the first connection that would wake it
 

@@ -63,9 +63,10 @@ BEGIN
     RAISE EXCEPTION USING
       ERRCODE = 'feature_not_supported', MESSAGE = pg_catalog.format('datatype %s is not supported in a key', bad);
   END IF;
-  IF (SELECT pg_catalog.count(*) FROM pg_catalog.pg_index WHERE indrelid = target) >= 24 THEN
+  IF (SELECT pg_catalog.count(*) FROM pg_catalog.pg_index WHERE indrelid = target) >= pytest_dsql_engine_limits.indexes() THEN
     RAISE EXCEPTION USING
-      ERRCODE = 'program_limit_exceeded', MESSAGE = 'more than 24 indexes per table are not allowed';
+      ERRCODE = 'program_limit_exceeded',
+      MESSAGE = pg_catalog.format('more than %s indexes per table are not allowed', pytest_dsql_engine_limits.indexes());
   END IF;
 END
 $$;

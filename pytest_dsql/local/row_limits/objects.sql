@@ -28,13 +28,16 @@ BEGIN
 END
 $$;
 
--- 256 columns, whatever the user guide and the message say (seen on clusters in October 2026).
+-- 256 columns, whatever one of the messages says (seen on clusters in October 2026).
 CREATE FUNCTION pytest_dsql_engine_limits.check_columns(relation oid) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  most bigint := pytest_dsql_engine_limits.columns();
 BEGIN
-  IF (SELECT count(*) FROM pg_attribute WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped) > 256 THEN
+  IF (SELECT count(*) FROM pg_attribute WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped) > most THEN
     RAISE EXCEPTION USING ERRCODE = 'too_many_columns', MESSAGE = CASE
       WHEN EXISTS (SELECT FROM pg_index WHERE indrelid = relation AND indisprimary)
-      THEN 'cannot use more than 256 columns in an index' ELSE 'tables can have at most 255 columns' END;
+      THEN format('cannot use more than %s columns in an index', most)
+      ELSE format('tables can have at most %s columns', CASE most WHEN 256 THEN 255 ELSE most END) END;
   END IF;
 END
 $$;
@@ -46,8 +49,9 @@ DECLARE
   columns integer;
 BEGIN
   SELECT count(*), max(indnkeyatts) INTO indexes, columns FROM pg_index WHERE indrelid = relation;
-  IF indexes > 24 THEN
-    PERFORM pytest_dsql_engine_limits.refuse('more than 24 indexes per table are not allowed');
+  IF indexes > pytest_dsql_engine_limits.indexes() THEN
+    PERFORM pytest_dsql_engine_limits.refuse(
+      format('more than %s indexes per table are not allowed', pytest_dsql_engine_limits.indexes()));
   END IF;
   IF columns > 8 THEN
     RAISE EXCEPTION USING
@@ -56,10 +60,9 @@ BEGIN
 END
 $$;
 
--- 512 KiB is what clusters have in place of the user guide's 2 MiB (seen in October 2026).
 CREATE FUNCTION pytest_dsql_engine_limits.check_view(relation oid) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  IF octet_length(pg_get_viewdef(relation)) > 524288 THEN
+  IF octet_length(pg_get_viewdef(relation)) > pytest_dsql_engine_limits.view_bytes() THEN
     PERFORM pytest_dsql_engine_limits.refuse('view definition too large');
   END IF;
 END
@@ -76,8 +79,9 @@ BEGIN
       ERRCODE = 'invalid_parameter_value',
       MESSAGE = format('statistics target %s exceeds maximum allowed value of 100', target);
   END IF;
-  IF (SELECT count(*) FROM pg_statistic_ext WHERE stxrelid = relation) > 5 THEN
-    PERFORM pytest_dsql_engine_limits.refuse('more than 5 extended statistics per table are not allowed');
+  IF (SELECT count(*) FROM pg_statistic_ext WHERE stxrelid = relation) > pytest_dsql_engine_limits.statistics() THEN
+    PERFORM pytest_dsql_engine_limits.refuse(
+      format('more than %s extended statistics per table are not allowed', pytest_dsql_engine_limits.statistics()));
   END IF;
 END
 $$;

@@ -14,12 +14,17 @@ CREATE FUNCTION pytest_dsql_engine_limits.transaction_bytes() RETURNS bigint LAN
 CREATE FUNCTION pytest_dsql_engine_limits.value_bytes() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 1048576::bigint';
 CREATE FUNCTION pytest_dsql_engine_limits.row_bytes() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 2097152::bigint';
 CREATE FUNCTION pytest_dsql_engine_limits.key_bytes() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 1981::bigint';
+CREATE FUNCTION pytest_dsql_engine_limits.declared_key_bytes() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 2000::bigint';
 CREATE FUNCTION pytest_dsql_engine_limits.storage_bytes() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 10995116277760::bigint';
 CREATE FUNCTION pytest_dsql_engine_limits.compresses_texts() RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT true';
 CREATE FUNCTION pytest_dsql_engine_limits.schemas() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 10::bigint';
 CREATE FUNCTION pytest_dsql_engine_limits.tables() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 1000::bigint';
 CREATE FUNCTION pytest_dsql_engine_limits.views() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 5000::bigint';
 CREATE FUNCTION pytest_dsql_engine_limits.sequences() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 5000::bigint';
+CREATE FUNCTION pytest_dsql_engine_limits.columns() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 256::bigint';
+CREATE FUNCTION pytest_dsql_engine_limits.indexes() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 24::bigint';
+CREATE FUNCTION pytest_dsql_engine_limits.statistics() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 5::bigint';
+CREATE FUNCTION pytest_dsql_engine_limits.view_bytes() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 524288::bigint';
 
 CREATE FUNCTION pytest_dsql_engine_limits.refuse(message text, detail text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql AS $$

@@ -158,8 +158,9 @@ BEGIN
     FOR n IN 1..cardinality(i.own) LOOP
       width := width + declared[i.own[n]];
     END LOOP;
-    IF width > 2000 THEN
-      PERFORM pytest_dsql_engine_limits.refuse('key size greater than 2000 bytes not supported');
+    IF width > pytest_dsql_engine_limits.declared_key_bytes() THEN
+      PERFORM pytest_dsql_engine_limits.refuse(
+        format('key size greater than %s bytes not supported', pytest_dsql_engine_limits.declared_key_bytes()));
     END IF;
     -- A key may have 1,981 bytes, 7 less with each column after its first: measured on clusters; the user guide's 1 KiB
     -- is not what they do.

@@ -17,11 +17,16 @@ _KNOWN: Final = (
     "value_bytes",
     "row_bytes",
     "key_bytes",
+    "declared_key_bytes",
     "storage_bytes",
     "schemas",
     "tables",
     "views",
     "sequences",
+    "columns",
+    "indexes",
+    "statistics",
+    "view_bytes",
 )
 
 

@@ -106,6 +106,45 @@ def test_a_view_has_at_most_512_kib_of_definition(connection: Connection) -> Non
     assert refused(connection, f"CREATE VIEW b AS SELECT '{'x' * 600_000}' AS t") == "view definition too large"
 
 
+@pytest.mark.parametrize(
+    ("limits", "sql", "message"),
+    [
+        ({"columns": 3}, "CREATE TABLE a (b int, c int, d int, e int)", "tables can have at most 3 columns"),
+        ({"columns": 255}, f"CREATE TABLE a ({columns(256)})", "tables can have at most 255 columns"),
+        (
+            {"columns": 3},
+            "CREATE TABLE a (b int PRIMARY KEY, c int, d int, e int)",
+            "cannot use more than 3 columns in an index",
+        ),
+        ({"indexes": 1}, "CREATE INDEX ASYNC ON made (b)", "more than 1 indexes per table are not allowed"),
+        (
+            {"indexes": 1},
+            "CREATE TABLE a (b int PRIMARY KEY, c int UNIQUE)",
+            "more than 1 indexes per table are not allowed",
+        ),
+        (
+            {"statistics": 0},
+            "CREATE STATISTICS s ON a, b FROM made",
+            "more than 0 extended statistics per table are not allowed",
+        ),
+        (
+            {"declared_key_bytes": 1024},
+            "CREATE TABLE a (b varchar(1025) PRIMARY KEY)",
+            "key size greater than 1024 bytes not supported",
+        ),
+        ({"view_bytes": 20}, "CREATE VIEW v AS SELECT a, b FROM made", "view definition too large"),
+    ],
+)
+def test_what_objects_may_be_like_can_be_set(
+    connection: Connection, controls: LocalControls, limits: dict[str, int], sql: str, message: str
+) -> None:
+    connection.execute("CREATE TABLE made (a int PRIMARY KEY, b int)")
+    controls.limits.set(**limits)
+    assert refused(connection, sql, psycopg.OperationalError) == message
+    controls.reset()
+    connection.execute(sql.encode())
+
+
 def test_what_is_refused_leaves_nothing_behind(connection: Connection, controls: LocalControls) -> None:
     controls.limits.set(tables=0)
     assert refused(connection, "CREATE TABLE a (k int)") == "creating more than 0 tables not allowed"
