@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING, Final, final
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 #: How often a worker reports what it has measured.
 REPORT_S: Final = 0.25
+#: So many first connections are under way at once: thousands of handshakes together, each would wait for all others and
+#: take longer than one may.
+_AT_ONCE: Final = 256
 #: How long first connections that meet a connection limit are tried again: so long, and the time that DSQL's rate of
 #: 100 new connections a second takes for all of the cell's, twice.
 _LIMIT_PATIENCE_S: Final = 10.0
@@ -116,7 +120,7 @@ class Driver:
         )
 
     def connect_all(self) -> None:
-        """Make the sessions' first connections, all at once. Raises ConnectionFailed when one can't be made."""
+        """Make the sessions' first connections, many at once. Raises ConnectionFailed when one can't be made."""
         if self.churn:
             # One is made and closed, so that an endpoint that can't be reached fails here and not as a rate.
             self._one_connection().finish()
@@ -143,8 +147,11 @@ class Driver:
             missing -= 1
             if not missing:
                 self.loop.stop()
+            for following in islice(sessions, 1):
+                dial(following)
 
-        for session in self._sessions:
+        sessions = iter(self._sessions)
+        for session in islice(sessions, _AT_ONCE):
             dial(session)
         while missing and not failures:
             self.loop.run()

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from statistics import median
 from time import perf_counter_ns
+from typing import Any
 
 import pytest
 
 from pytest_dsql.connect.endpoint import Endpoint
+from pytest_dsql.connect.token import TokenSource
+from pytest_dsql.load import driver as driver_module
+from pytest_dsql.load.connecting import Connecting
+from pytest_dsql.load.driver import Driver
 from pytest_dsql.load.fleet import run_cell
+from pytest_dsql.load.loop import Loop
 from pytest_dsql.load.measurement import Arrival, Measurement, Outcome, Samples
+from pytest_dsql.load.plan import WorkerShare
 from pytest_dsql.transaction import CellRun, Context, Kind, Mix, Rejected, Steps, Transaction
 from tests.load.conftest import cell_plan, fake_endpoint
 
@@ -182,3 +190,36 @@ def test_a_pipeline_fails_as_a_whole_and_is_run_again(fake: Endpoint) -> None:
 
     samples = only(measure(fake, Transaction(steps, "write", "pipeline")))
     assert samples.count(Outcome.OK_RETRIED) == len(samples)
+
+
+def test_first_connections_are_made_so_many_at_once(fake: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    under_way: set[int] = set()
+    most = 0
+    numbers = itertools.count()
+
+    def counted(*arguments: Any, decided: Callable[[Any], None], **more: Any) -> Connecting:
+        nonlocal most
+        number = next(numbers)
+        under_way.add(number)
+        most = max(most, len(under_way))
+
+        def done(made: object) -> None:
+            under_way.discard(number)
+            decided(made)
+
+        return Connecting(*arguments, decided=done, **more)
+
+    monkeypatch.setattr(driver_module, "Connecting", counted)
+    monkeypatch.setattr(driver_module, "_AT_ONCE", 3)
+    plan = cell_plan(fake, Mix({one_statement("SELECT $1"): 1}), connections=10)
+    loop = Loop()
+    driver = Driver(
+        WorkerShare(plan, 0, 0, 10), loop, TokenSource(fake), report=lambda _batch: None, finished=lambda: None
+    )
+    try:
+        driver.connect_all()
+        assert (driver.connects.stats.succeeded, most, under_way) == (10, 3, set())
+    finally:
+        for session in driver._sessions:
+            session.disconnect()
+        loop.close()
