@@ -331,3 +331,7 @@ Interrupt (Ctrl-C) to stop it.
 def _fail(message: str, status: int) -> int:
     sys.stderr.write(f"pytest-dsql local: {message}\n")
     return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

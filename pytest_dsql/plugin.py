@@ -14,10 +14,11 @@ from _pytest._code import Traceback  # pytest's own way to say which frames to s
 from pytest_dsql import fixtures
 from pytest_dsql.errors import BudgetReached, ConnectionFailed, DsqlError, Inconclusive, Invalid, UsageError
 from pytest_dsql.fixtures import RESUMPTION, RUN_ID, SETTINGS, TARGETS, settings_of
-from pytest_dsql.settings import OPTIONS, Settings
+from pytest_dsql.settings import EXISTING_TARGETS, OPTIONS, Settings
 
 if TYPE_CHECKING:
     from pytest_dsql.results.resumption import Resumption
+    from pytest_dsql.targets.created import Guard
 
 #: How many selected tests of this process measure cells.
 _ASKED: Final = pytest.StashKey[int]()
@@ -105,7 +106,12 @@ def _new_run_id() -> str:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Send the run's id to an xdist worker, so that all write one results file and share one engine."""
-    node.workerinput["dsql_run"] = node.config.stash[RUN_ID]
+    config = node.config
+    node.workerinput["dsql_run"] = config.stash[RUN_ID]
+    if _GUARD not in config.stash and any(name not in EXISTING_TARGETS for name in settings_of(config).targets):
+        from pytest_dsql.targets.created import Guard
+
+        config.stash[_GUARD] = Guard(settings_of(config), config.stash[RUN_ID], fixtures.Screen(config).say)
     resumption = node.config.stash[RESUMPTION]
     node.workerinput["dsql_resumption"] = resumption and (resumption.run, resumption.at, resumption.whole)
 
@@ -287,6 +293,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         config.workeroutput["dsql_asked"] = config.stash[_ASKED]  # type: ignore[attr-defined] # xdist's attribute
         config.workeroutput["dsql_unfit"] = config.stash.get(_UNFIT, None)  # type: ignore[attr-defined] # likewise
         return
+    if _GUARD in config.stash and config.stash[_GUARD].close():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if _UNFIT in config.stash:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
         return
@@ -304,6 +312,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 _UNDECIDED: Final = pytest.StashKey[bool]()
+
+#: Of a process that starts others: keeps what one of them creates until all are done.
+_GUARD: Final[pytest.StashKey[Guard]] = pytest.StashKey()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -61,12 +61,32 @@ def state_directory() -> Path:
 class Hold:
     """A share in something that several processes of a run use; whoever lets go last clears it away."""
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, file: int, path: Path) -> None:
         self._file: int | None = file
+        self._path = path
+
+    @classmethod
+    def of(cls, run_id: str, purpose: str, directory: Path | None = None) -> Hold:
+        """Join the processes of a run that share something, also before the run has an inventory. Raises UsageError."""
+        folder = directory or state_directory()
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path = folder / f"{run_id}.{purpose}.lock"
+            return cls(_locked(path, fcntl.LOCK_SH), path)
+        except OSError as error:
+            raise UsageError(
+                f"can't write to {folder}: {error.strerror} (XDG_STATE_HOME names another place)"
+            ) from None
 
     def last(self) -> bool:
         """Tell whether no other process shares it any more; from then on none can join until `close`."""
         return self._file is not None and _lock_alone(self._file)
+
+    def clear(self) -> None:
+        """Let go, and leave no file behind where nobody else shares it."""
+        if self.last():
+            self._path.unlink(missing_ok=True)
+        self.close()
 
     def close(self) -> None:
         """Let go. Harmless when let go already."""
@@ -278,7 +298,7 @@ class Inventory:
 
     def hold(self, purpose: str) -> Hold:
         """Join the processes of the run that share something."""
-        return Hold(_locked(self._gate(purpose), fcntl.LOCK_SH))
+        return Hold.of(self.run, purpose, self.path.parent)
 
     @contextmanager
     def alone(self, purpose: str = "writing") -> Iterator[None]:

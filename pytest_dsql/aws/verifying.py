@@ -141,8 +141,10 @@ def _scan(clients: Clients, regions: Iterable[str], used: set[str], result: Surv
             try:
                 found += resource(kind).scan(clients, region)
             except AwsError as error:
-                where = result.doubts if kind in used else result.unseen
-                where.append(f"{kind} in {region}: {error}")
+                if kind in used:
+                    result.doubts.append(f"{kind} in {region}: {error}")
+                else:
+                    result.unseen.append(f"{kind} in {region} ({error.code})")
                 if error.failure is Failure.CREDENTIALS:
                     return found  # the same for all others
             except DsqlError as error:

@@ -47,7 +47,7 @@ def _tell(survey: Survey, say: Say) -> int:
     for doubt in survey.doubts:
         say(f"could not look at {doubt}")
     if survey.unseen:
-        say(f"not looked for, since these credentials may not or the Region has none: {'; '.join(survey.unseen)}")
+        say(f"could not look for what no run here has used: {', '.join(survey.unseen)}")
     in_use = len(survey.found) - len(survey.remaining)
     if in_use:
         say(f"in use: {in_use}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 from pytest_dsql.errors import DsqlError, UsageError
 from pytest_dsql.settings import EXISTING_TARGETS
@@ -200,3 +200,40 @@ def _say_how_to_use(run: AwsRun, target: Target) -> None:
         f"kept {run.owner} until {run.inventory.expires_at:%Y-%m-%dT%H:%MZ}: attach with {attach}, "
         f"remove with `pytest-dsql reap {run.inventory.run}`"
     )
+
+
+@final
+class Guard:
+    """Keeps what one process of a run has created until all are done: for the process that starts the others.
+
+    Without it, the worker that is done first would remove the target, and the next one would create it anew. Also
+    removes what a worker has left that was killed.
+    """
+
+    def __init__(self, settings: Settings, run_id: str, say: Callable[[str], None]) -> None:
+        from pytest_dsql.aws.inventory import Hold
+
+        self._settings = settings
+        self._run_id = run_id
+        self._say = say
+        self._holds = [Hold.of(run_id, f"using-{name}") for name in created_of(settings)]
+
+    def close(self) -> int:
+        """Let go, and remove what the run's processes have created. Returns how many things remain."""
+        from pytest_dsql.aws.reaper import reap
+
+        for hold in self._holds:
+            hold.clear()
+        if self._settings.keep:
+            return 0
+        removal = reap(run=self._run_id, say=self._say)
+        for entry, reason in removal.remaining:
+            self._say(f"{entry} was not removed: {reason}; pytest-dsql reap")
+        if removal.removed:
+            self._say(f"removed all that workers created: {len(removal.removed)}, remaining: {len(removal.remaining)}")
+        return len(removal.remaining)
+
+
+def created_of(settings: Settings) -> list[str]:
+    """Return those targets of a run that are created for it."""
+    return [name for name in settings.targets if name not in EXISTING_TARGETS]

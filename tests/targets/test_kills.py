@@ -15,6 +15,7 @@ from pathlib import Path
 import botocore.loaders
 import pytest
 
+from pytest_dsql.aws import resources
 from pytest_dsql.aws.inventory import inventories
 from pytest_dsql.aws.reaper import reap
 from pytest_dsql.aws.run import AwsRun
@@ -48,6 +49,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(created, "begin", begin)
     monkeypatch.setattr(dsql, "connected", unconnected)
+    # Nothing else is made here, and looking for it takes its time.
+    only = {"dsql-cluster": resources.KINDS["dsql-cluster"]}
+    monkeypatch.setattr(resources, "KINDS", only)
+    monkeypatch.setattr("pytest_dsql.aws.verifying.KINDS", only)
     # Service models are read once, not once for each session of botocore's.
     loader = botocore.loaders.create_loader()
     monkeypatch.setattr("botocore.loaders.create_loader", lambda _paths=None: loader)
