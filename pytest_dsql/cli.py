@@ -70,6 +70,8 @@ def _other(parser: argparse.ArgumentParser, chosen: argparse.Namespace, unknown:
     """Run a command that is not about the engine: `chosen.run` imports what it needs, and gives the exit status."""
     if unknown:
         parser.error(f"unknown argument {unknown[0]!r}")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # targets of the user's own are modules of this folder
     try:
         status: int = chosen.run(chosen)
     except UsageError as error:

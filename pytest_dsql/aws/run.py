@@ -46,15 +46,19 @@ class AwsRun:
         profile: str | None = None,
         role: str | None = None,
         life: timedelta = LIFE,
+        on_aws: bool = True,
         say: Callable[[str], None] = lambda _text: None,
     ) -> AwsRun:
         """Look up who we are, and begin (or join) the run's inventory. Creates nothing in the account.
 
-        Raises UsageError without a Region, MissingExtra, CredentialsError, AwsError.
+        Without `on_aws` (another provider's service) nobody is asked, and `region` is only a name. Raises UsageError
+        without a Region, MissingExtra, CredentialsError, AwsError.
         """
         clients = Clients(profile=profile, role=role)
-        region = region_for(clients, region, owner)
-        inventory = Inventory.create(run_id, account=clients.account, profile=profile, role=role, life=life)
+        region = region_for(clients, region, owner) if on_aws else region or "elsewhere"
+        inventory = Inventory.create(
+            run_id, account=clients.account if on_aws else None, profile=profile, role=role, life=life
+        )
         hold = inventory.hold(f"using-{owner}")
         return cls(owner=owner, region=region, clients=clients, inventory=inventory, hold=hold, say=say)
 

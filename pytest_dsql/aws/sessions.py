@@ -21,14 +21,10 @@ class Clients:
     """Makes clients, each once. Thread-safe. The credentials are looked up with the first call.
 
     `profile` and `role` as in `connect.endpoint.IamAuth`. AWS's own settings are obeyed: AWS_ENDPOINT_URL, the
-    configuration file, proxies. Raises MissingExtra where boto3 is not installed.
+    configuration file, proxies. Where boto3 is not installed the first use raises MissingExtra.
     """
 
     def __init__(self, *, profile: str | None = None, role: str | None = None) -> None:
-        try:
-            import boto3  # noqa: F401 - seen here, not in the middle of a run
-        except ImportError:
-            raise MissingExtra("working with an AWS account", "aws") from None
         self.profile: Final = profile
         self.role: Final = role
         self._lock = threading.RLock()
@@ -101,7 +97,10 @@ class Clients:
     def _opened(self) -> Any:
         """Make the session, which signs with the same credentials as the tokens of connections."""
         if self._session is None:
-            import boto3
+            try:
+                import boto3
+            except ImportError:
+                raise MissingExtra("working with an AWS account", "aws") from None
             from botocore.credentials import CredentialProvider
             from botocore.exceptions import BotoCoreError
             from botocore.session import Session

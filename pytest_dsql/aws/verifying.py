@@ -12,9 +12,10 @@ from pytest_dsql.aws.failures import AwsError, Failure
 from pytest_dsql.aws.inventory import Entry, Inventory, inventories, regions_used
 from pytest_dsql.aws.reaper import Removal, other_account, reap, remove
 from pytest_dsql.aws.resources import KINDS, resource
+from pytest_dsql.aws.run import is_region
 from pytest_dsql.aws.sessions import Clients
 from pytest_dsql.aws.waiting import SETTLING_S, Clock
-from pytest_dsql.errors import DsqlError
+from pytest_dsql.errors import DsqlError, MissingExtra
 
 RUNNING: Final = "its run goes on"
 KEPT: Final = "kept"
@@ -77,14 +78,27 @@ def survey(
         if run in (None, inventory.run):
             _look_at_entries(inventory, profile, role, clock, result)
     clients = Clients(profile=profile, role=role)
-    if clients.default_region:
-        wanted.add(clients.default_region)
+    if not _on_aws(clients, wanted, result):
+        return result
     known = {one.entry.arn for one in result.found}
     for entry in _scan(clients, sorted(wanted), kinds, result):
         if entry.arn not in known and run in (None, entry.run):
             known.add(entry.arn)
             result.found.append(Found(entry, _state_of_tagged(entry, directory, clock)))
     return result
+
+
+def _on_aws(clients: Clients, wanted: set[str], result: Survey) -> bool:
+    """Add the user's default Region to those to look through; False without boto3, which runs on AWS have."""
+    wanted -= {one for one in wanted if not is_region(one)}  # another provider's
+    try:
+        if clients.default_region:
+            wanted.add(clients.default_region)
+    except MissingExtra as error:
+        if wanted:
+            result.doubts.append(str(error))
+        return False
+    return True
 
 
 def _look_at_entries(inventory: Inventory, profile: str | None, role: str | None, clock: Clock, result: Survey) -> None:

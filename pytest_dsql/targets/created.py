@@ -1,9 +1,9 @@
 """Targets that are created for a run and removed after it: one small module each.
 
-A module has `OPTIONS` (what `--dsql-target-option` may say, with a line of help each), `ACTIONS` (what it asks of AWS),
-`check(settings)` (what can be found wrong before anything is created) and `open(settings, run)`. `open` makes
-everything through `run.create`, so that it is removed whatever happens, and may be called again by other processes of
-the run: what one has created is not created again. docs/targets.md has an example.
+A module has `OPTIONS` (what `--dsql-target-option` may say, with a line of help each), `ACTIONS` (what it asks of AWS:
+nothing where it is another provider's), `check(settings)` (what can be found wrong before anything is created) and
+`open(settings, run)`. `open` makes everything through `run.create`, so that it is removed whatever happens, and may be
+called again by other processes of the run: what one has created is not created again. docs/targets.md has an example.
 """
 
 from __future__ import annotations
@@ -104,6 +104,8 @@ def check_created(settings: Settings) -> None:
     module = module_of(settings.target)
     life_of(options_of(settings))
     module.check(settings)
+    if not module.ACTIONS:
+        return  # another provider's
     clients = Clients(profile=settings.profile, role=settings.role)
     region_for(clients, settings.region, settings.target)
     _ = clients.account  # the first call: credentials that AWS doesn't accept are found out here
@@ -120,6 +122,7 @@ def begin(settings: Settings, *, run_id: str, say: Callable[[str], None]) -> Aws
         profile=settings.profile,
         role=settings.role,
         life=life_of(options_of(settings)),
+        on_aws=bool(module_of(settings.target).ACTIONS),
         say=say,
     )
 
