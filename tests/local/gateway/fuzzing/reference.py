@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Final
 
 from pytest_dsql.local.gateway import frames
@@ -103,4 +104,9 @@ def normal(received: bytes) -> list[tuple[str, object]]:
             tagged = False
         if kind != "S":
             found.append((kind, told))
-    return found
+    # In which order an UPDATE returns its rows depends on when PostgreSQL has tidied up their page.
+    return [
+        one
+        for rows, several in groupby(found, lambda one: one[0] == "D")
+        for one in (sorted(several, key=repr) if rows else several)
+    ]
