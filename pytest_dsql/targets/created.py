@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_dsql.aws.policies import Grant
     from pytest_dsql.aws.reaper import Removal
     from pytest_dsql.aws.run import AwsRun
+    from pytest_dsql.connect.endpoint import Endpoint
     from pytest_dsql.settings import Settings
     from pytest_dsql.targets.target import Target
 
@@ -193,12 +194,7 @@ def _what_remains(run: AwsRun, removal: Removal) -> str:
 
 
 def _say_how_to_use(run: AwsRun, target: Target) -> None:
-    from pytest_dsql.connect.endpoint import IamAuth
-
-    endpoint = target.endpoint
-    attach = (
-        f"--dsql-endpoint {endpoint.host}" if isinstance(endpoint.auth, IamAuth) else f"--dsql-dsn of {endpoint.host}"
-    )
+    attach = _how_to_attach(target.endpoint)
     run.say(
         f"kept {run.owner} until {run.inventory.expires_at:%Y-%m-%dT%H:%MZ}: attach with {attach}, "
         f"remove with `pytest-dsql reap {run.inventory.run}`"
@@ -240,3 +236,22 @@ class Guard:
 def created_of(settings: Settings) -> list[str]:
     """Return those targets of a run that are created for it."""
     return [name for name in settings.targets if name not in EXISTING_TARGETS]
+
+
+def _how_to_attach(endpoint: Endpoint) -> str:
+    """Return the option that attaches to it. Nothing secret: of a password it says who keeps it."""
+    from pytest_dsql.connect.endpoint import IamAuth
+
+    if endpoint.dialect == "dsql":
+        return f"--dsql-endpoint {endpoint.host}"
+    parts = {
+        "host": endpoint.host,
+        "port": endpoint.port,
+        "dbname": endpoint.dbname,
+        "user": endpoint.user,
+        "sslmode": endpoint.sslmode,
+        "sslrootcert": endpoint.sslrootcert,
+    }
+    dsn = " ".join(f"{name}={value}" for name, value in parts.items() if value is not None)
+    secret = "a token (aws rds generate-db-auth-token)" if isinstance(endpoint.auth, IamAuth) else "its password"
+    return f"--dsql-dsn '{dsn}' and {secret} in PGPASSWORD"

@@ -234,4 +234,4 @@ def _endpoint(run: AwsRun, options: RdsOptions, database: Database, proxy: dict[
         dialect="postgresql",
     )
     reached(run, endpoint).close()
-    return endpoint
+    return endpoint.resolved()

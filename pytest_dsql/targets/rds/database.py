@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 from pytest_dsql.aws.creating import Made
-from pytest_dsql.aws.failures import AwsError
+from pytest_dsql.aws.failures import AwsError, Failure
 from pytest_dsql.aws.kinds.rds import DbCluster, DbInstance
 from pytest_dsql.connect.rds_root import AUTHORITY
 from pytest_dsql.errors import DsqlError
@@ -47,6 +47,8 @@ _BROKEN: Final = frozenset(
         "storage-full",
     }
 )
+#: In a network that was just made RDS may not see the internet gateway yet (InvalidVPCNetworkStateFault).
+_NETWORK_SETTLES: Final = SETTLES | {Failure.CONFLICT}
 #: What to do about refusals that name no option of ours. API reference, "Errors" of both create calls.
 _REMEDIES: Final[Mapping[str, str]] = {
     "InsufficientDBInstanceCapacity": "choose other zones (zones=A,B) or another class (class=...)",
@@ -101,7 +103,15 @@ def create_instance(
             StorageThroughput=options.throughput,
         ),
     }
-    _create(run, "db-instance", name, "create_db_instance", settings, ("DBInstance", "DBInstanceArn"))
+    _create(
+        run,
+        "db-instance",
+        name,
+        "create_db_instance",
+        settings,
+        ("DBInstance", "DBInstanceArn"),
+        again_on=_NETWORK_SETTLES if options.creates_network else SETTLES,
+    )
     instance = _available(run, name)
     return instance_as_it_is(run, name, instance)
 
@@ -157,6 +167,7 @@ def create_cluster(
                 "Tags": run.tag_list(),
             },
             ("DBInstance", "DBInstanceArn"),
+            again_on=_NETWORK_SETTLES if options.creates_network else SETTLES,
         )
     for number in range(1, len(network.zones[:2]) + 1):
         _available(run, member_name(run, number))
@@ -228,12 +239,21 @@ def _given(**settings: Any) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _create(run: AwsRun, kind: str, name: str, operation: str, settings: dict[str, Any], arn: tuple[str, str]) -> None:
+def _create(
+    run: AwsRun,
+    kind: str,
+    name: str,
+    operation: str,
+    settings: dict[str, Any],
+    arn: tuple[str, str],
+    *,
+    again_on: frozenset[Failure] = SETTLES,
+) -> None:
     def call(_entry: Entry) -> Made:
         return Made(run.clients.call("rds", run.region, operation, **settings)[arn[0]][arn[1]])
 
     try:
-        run.create(kind, name, call, again_on=SETTLES)
+        run.create(kind, name, call, again_on=again_on)
     except AwsError as error:
         remedy = _REMEDIES.get(error.code)
         if remedy is None:

@@ -57,10 +57,10 @@ def endpoint_of(run: AwsRun, options: RdsOptions, database: Database) -> Endpoin
             for statement in _MAKE_IAM_ROLE:
                 connection.execute(statement.encode())
     if options.auth == "password":
-        return endpoint
+        return endpoint.resolved()
     endpoint = replace(endpoint, user=IAM_ROLE, auth=iam(run))
     reached(run, endpoint).close()
-    return endpoint
+    return endpoint.resolved()
 
 
 def iam(run: AwsRun) -> IamAuth:

@@ -93,6 +93,8 @@ def test_a_role_that_is_not_known_everywhere_yet_is_waited_for(subnets: str, dat
     assert contents()["proxies"] == [NAME]
 
 
+# moto's own: it names the error otherwise than the service's model.
+@pytest.mark.filterwarnings("ignore:Exception.DBProxyQuotaExceededFault:UserWarning")
 def test_a_quota_of_proxies_is_said(subnets: str, databases: PlainPostgres, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOTO_RDS_PROXY_LIMIT", "0")
     yours = contents()

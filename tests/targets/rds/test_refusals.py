@@ -121,7 +121,8 @@ def test_what_is_not_seen_yet_is_asked_again(databases: PlainPostgres) -> None:
             "CreateSubnet": "InvalidVpcID.NotFound",
             "AttachInternetGateway": "InvalidInternetGatewayID.NotFound",
             "CreateDBSubnetGroup": "InvalidSubnet",
-            "CreateDBInstance": "DBSubnetGroupNotFoundFault",
+            "ModifyVpcAttribute": "InvalidVpcID.NotFound",
+            "CreateDBInstance": "InvalidVPCNetworkStateFault",
             "AuthorizeSecurityGroupIngress": "InvalidGroup.NotFound",
         }
         if operation in codes and refused.count(operation) < 2:
@@ -132,7 +133,7 @@ def test_what_is_not_seen_yet_is_asked_again(databases: PlainPostgres) -> None:
     calls = Calls()
     with interfering(before=settle, after=calls.after):
         opened("rds-multi-az", databases)
-    assert len(refused) == 10
+    assert len(refused) == 12
     assert {kind: len(names) for kind, names in contents().items()} == {
         "vpcs": 1,
         "subnets": 2,
