@@ -188,6 +188,7 @@ def explained(error: Exception, *, service: str, operation: str, region: str) ->
         PartialCredentialsError,
         ReadTimeoutError,
     )
+    from botocore.parsers import ResponseParserError
 
     action = action_of(service, operation)
     if isinstance(error, ClientError):
@@ -204,6 +205,9 @@ def explained(error: Exception, *, service: str, operation: str, region: str) ->
         failure, said = Failure.UNREACHABLE, f"{action} in {region} got no answer: {text}"
     elif isinstance(error, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError):
         failure, said = Failure.CREDENTIALS, f"{action} in {region}: no usable AWS credentials ({text}); {_SIGN_IN}"
+    elif isinstance(error, ResponseParserError):
+        failure = Failure.UNREACHABLE
+        said = f"{action} in {region} got an answer that is none of AWS's: is there a proxy in between?"
     elif isinstance(error, BotoCoreError):
         failure, said = Failure.INVALID, f"{action} in {region} could not be asked: {text}"
     else:

@@ -143,8 +143,9 @@ class _explaining:  # noqa: N801 - reads as a word in `with`
         if error is None:
             return
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
-        if isinstance(error, BotoCoreError | ClientError):
+        if isinstance(error, BotoCoreError | ClientError | ResponseParserError):
             raise self._explained(error) from None
 
     def _explained(self, error: Exception) -> AwsError:

@@ -36,16 +36,16 @@ def reap(*, profile: str | None, role: str | None, regions: list[str], run: str 
     removal, after = reap_all(profile=profile, role=role, regions=regions, run=run, lost=lost, say=say)
     say(f"removed: {len(removal.removed)}")
     for entry, reason in removal.remaining:
-        say(f"{entry}, run {entry.run}: not removed: {reason}")
+        say(mask(f"{entry}, run {entry.run}: not removed: {reason}"))
     status = _tell(after, say)
     return 1 if removal.remaining else status
 
 
 def _tell(survey: Survey, say: Say) -> int:
     for found in survey.found:
-        say(str(found))
+        say(mask(str(found)))
     for doubt in survey.doubts:
-        say(f"could not look at {doubt}")
+        say(mask(f"could not look at {doubt}"))
     if survey.unseen:
         say(f"could not look for what no run here has used: {', '.join(survey.unseen)}")
     in_use = len(survey.found) - len(survey.remaining)

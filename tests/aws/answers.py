@@ -26,6 +26,12 @@ def answer(status: int, code: str, message: str, **headers: str) -> AWSResponse:
     return AWSResponse("https://example.invalid", status, {"x-amzn-errortype": code, **headers}, _Raw(body))
 
 
+def xml_answer(status: int, code: str, message: str) -> AWSResponse:
+    """Make an error answer of a service that speaks XML (STS, RDS, EC2)."""
+    body = f"<ErrorResponse><Error><Code>{code}</Code><Message>{message}</Message></Error></ErrorResponse>"
+    return AWSResponse("https://example.invalid", status, {}, _Raw(body.encode()))
+
+
 @contextmanager
 def answering(operation: str, give: Callable[[], AWSResponse | None]) -> Iterator[list[int]]:
     """Ask `give` before each request of an operation (`dsql.CreateCluster`); None lets the request through to moto.

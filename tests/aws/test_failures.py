@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from botocore.awsrequest import AWSResponse
 
@@ -11,7 +9,7 @@ from pytest_dsql.aws.failures import AwsError, Failure, failure_of
 from pytest_dsql.aws.sessions import Clients
 from pytest_dsql.connect.credentials import forget_credentials
 from pytest_dsql.errors import CredentialsError, DsqlError
-from tests.aws.answers import answer, answering
+from tests.aws.answers import answer, answering, xml_answer
 
 REGION = "us-east-1"
 DENIAL = (
@@ -98,29 +96,22 @@ def test_a_role_is_assumed(account: None) -> None:
     assert "123456789012" not in repr(clients)
 
 
-def test_a_role_that_may_not_be_assumed(account: None, tmp_path: Path) -> None:
-    denial = DENIAL.replace("dsql:TagResource", "sts:AssumeRole")
-    body = f"<ErrorResponse><Error><Code>AccessDenied</Code><Message>{denial}</Message></Error></ErrorResponse>"
-    import botocore.session
-
-    from tests.aws.answers import _Raw
-
-    real = botocore.session.Session.create_client
-
-    def create(self: object, service: str, **named: object) -> object:
-        client = real(self, service, **named)
-        if service == "sts" and "aws_access_key_id" in named:
-            client.meta.events.register_first(
-                "before-send.sts.AssumeRole",
-                lambda **_named: AWSResponse("https://example.invalid", 403, {}, _Raw(body.encode())),
-            )
-        return client
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(botocore.session.Session, "create_client", create)
-        with pytest.raises(DsqlError, match=r"sts:AssumeRole.*not") as caught:
-            Clients(role="arn:aws:iam::123456789012:role/bench").call("dsql", REGION, "list_clusters")
+def test_a_role_that_may_not_be_assumed(account: None) -> None:
+    denial = xml_answer(403, "AccessDenied", DENIAL.replace("dsql:TagResource", "sts:AssumeRole"))
+    with answering("sts.AssumeRole", lambda: denial), pytest.raises(DsqlError) as caught:
+        Clients(role="arn:aws:iam::123456789012:role/bench").call("dsql", REGION, "list_clusters")
+    assert str(caught.value).startswith("sts:AssumeRole is not allowed in us-east-1 (AccessDenied)")
     assert "111122223333" not in str(caught.value)
+
+
+def test_a_proxys_page_is_no_answer_of_aws(account: None) -> None:
+    page = answer(200, "", "")
+    page.raw = type(page.raw)(b"<html>Please log in to the network</html")
+    with (
+        answering("sts.GetCallerIdentity", lambda: page),
+        pytest.raises(AwsError, match="none of AWS's: is there a proxy"),
+    ):
+        Clients().call("sts", REGION, "get_caller_identity")
 
 
 @pytest.mark.parametrize(

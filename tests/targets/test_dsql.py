@@ -14,6 +14,7 @@ from moto.dsql.models import AuroraDSQLBackend, Cluster
 from pytest_dsql.aws.failures import AwsError, Failure, action_of
 from pytest_dsql.aws.inventory import inventories
 from pytest_dsql.aws.policies import actions
+from pytest_dsql.aws.reaper import reap
 from pytest_dsql.aws.run import AwsRun
 from pytest_dsql.aws.sessions import Clients
 from pytest_dsql.aws.waiting import Clock
@@ -194,6 +195,35 @@ def test_throttled_removal_is_waited_out() -> None:
             target.close()
     assert given == [429] * 6, "botocore tries four times, and what removes tries again"
     assert clusters() == []
+
+
+def test_what_could_not_be_removed_is_an_error_that_names_it() -> None:
+    target = created.open_created(ONE, run_id="run-1")
+    denial = answer(403, "AccessDeniedException", "arn:aws:iam::123456789012:user/me may not")
+    with answering("dsql.DeleteCluster", lambda: denial), pytest.raises(DsqlError) as caught:
+        target.close()
+    assert "run run-1 left 1 behind" in str(caught.value)
+    assert "dsql-cluster pytest-dsql-run-1-dsql in us-east-1: dsql:DeleteCluster is not allowed" in str(caught.value)
+    assert "123456789012" not in str(caught.value)
+    assert len(inventories()) == 1
+    assert len(reap(settling_s=0.0).removed) == 1, "the permission was given meanwhile"
+    assert clusters() == []
+    assert inventories() == []
+
+
+@pytest.mark.parametrize("moment", ["create_cluster", "wait_until_usable", "connected"])
+def test_an_interrupt_while_it_is_being_created_removes_it(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = getattr(dsql, moment)
+
+    def interrupted(*arguments: Any, **named: Any) -> Any:
+        real(*arguments, **named)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dsql, moment, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        created.open_created(ONE, run_id="run-1")
+    assert clusters() == []
+    assert inventories() == []
 
 
 def test_two_regions_are_peered_and_have_an_endpoint_each() -> None:

@@ -1,0 +1,169 @@
+"""`pytest-dsql verify`, `reap`, `policy` and `doctor`, in an account of moto's."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pytest_dsql.aws.inventory import Inventory, inventories
+from pytest_dsql.aws.sessions import Clients
+from pytest_dsql.cli import main
+from tests.aws.answers import answer, answering, xml_answer
+
+REGION = "us-east-1"
+
+
+@pytest.fixture(autouse=True)
+def there(account: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+
+
+def make(run: str, *, expires_in_h: float = 1, region: str = REGION) -> str:
+    """Make a cluster with our tags, as a run on another machine would."""
+    expires = datetime.now(UTC) + timedelta(hours=expires_in_h)
+    made = Clients().call(
+        "dsql",
+        region,
+        "create_cluster",
+        deletionProtectionEnabled=False,
+        tags={"pytest-dsql:run": run, "pytest-dsql:expires": expires.isoformat(), "Name": f"of-{run}"},
+    )
+    return str(made["arn"])
+
+
+def clusters(region: str = REGION) -> list[str]:
+    return [one["arn"] for one in Clients().pages("dsql", region, "list_clusters", "clusters")]
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = main(arguments)
+    out = capsys.readouterr().out
+    assert "123456789012" not in out
+    return status, out
+
+
+def test_nothing_is_left_in_an_empty_account(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "verify") == (0, "remaining: 0\n")
+    assert said(capsys, "reap") == (0, "removed: 0\nremaining: 0\n")
+
+
+def test_what_is_not_ours_is_neither_seen_nor_touched(capsys: pytest.CaptureFixture[str]) -> None:
+    Clients().call("dsql", REGION, "create_cluster", deletionProtectionEnabled=False, tags={"Name": "production"})
+    assert said(capsys, "verify") == (0, "remaining: 0\n")
+    assert said(capsys, "reap")[0] == 0
+    assert len(clusters()) == 1
+
+
+def test_a_run_whose_inventory_is_lost_is_found_by_its_tags(capsys: pytest.CaptureFixture[str]) -> None:
+    make("elsewhere-1")
+    status, out = said(capsys, "verify")
+    assert status == 1
+    assert out == (
+        "dsql-cluster of-elsewhere-1 in us-east-1, run elsewhere-1: of a run that was started elsewhere, or whose "
+        "inventory is lost\nremaining: 1\n"
+    )
+    # It may be another machine's that goes on: only an explicit word, or its expiry, removes it.
+    assert said(capsys, "reap")[0] == 1
+    assert said(capsys, "reap", "elsewhere-1")[0] == 1
+    assert len(clusters()) == 1
+    status, out = said(capsys, "reap", "elsewhere-1", "--lost")
+    assert (status, clusters()) == (0, [])
+    assert out.endswith("removed: 1\nremaining: 0\n")
+
+
+def test_what_has_expired_is_anybodys_to_remove(capsys: pytest.CaptureFixture[str]) -> None:
+    make("elsewhere-1", expires_in_h=-1)
+    make("elsewhere-2", expires_in_h=1)
+    assert "elsewhere-1: its maximum life is over" in said(capsys, "verify")[1]
+    status, out = said(capsys, "reap")
+    assert status == 1
+    assert "removed: 1\n" in out
+    assert out.endswith("remaining: 1\n")
+    assert len(clusters()) == 1
+
+
+def test_other_regions_are_looked_through_when_named(capsys: pytest.CaptureFixture[str]) -> None:
+    make("elsewhere-1", region="us-east-2")
+    assert said(capsys, "verify")[0] == 0
+    assert said(capsys, "verify", "--region", "us-east-2")[0] == 1
+
+
+def test_regions_are_remembered_after_all_of_a_run_was_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    inventory = Inventory.create("run-1")
+    inventory.removed(inventory.intend("dsql-cluster", "us-east-2", "one"))
+    inventory.close()
+    assert inventories() == []
+    make("elsewhere-1", region="us-east-2")
+    assert said(capsys, "verify")[0] == 1
+
+
+def test_a_running_run_is_in_use_and_not_remaining(capsys: pytest.CaptureFixture[str]) -> None:
+    inventory = Inventory.create("run-1", account=Clients().account)
+    entry = inventory.intend("dsql-cluster", REGION, "of-run-1")
+    inventory.created(entry, make("run-1"))
+    status, out = said(capsys, "verify")
+    assert status == 0
+    assert out.endswith("run run-1: its run goes on\nin use: 1\nremaining: 0\n")
+    assert said(capsys, "reap", "run-1", "--lost")[0] == 0
+    assert len(clusters()) == 1
+    inventory.close()
+    assert said(capsys, "verify")[1].endswith("run run-1: left behind\nremaining: 1\n")
+    assert said(capsys, "reap")[1].endswith("removed: 1\nremaining: 0\n")
+    assert clusters() == []
+
+
+def test_what_could_not_be_looked_at_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    inventory = Inventory.create("run-1", account=Clients().account)
+    inventory.created(inventory.intend("dsql-cluster", REGION, "of-run-1"), make("run-1"))
+    inventory.close()
+    denial = answer(403, "AccessDeniedException", "not authorized to perform: dsql:GetCluster on arn:aws:x")
+    with answering("dsql.GetCluster", lambda: denial):
+        status, out = said(capsys, "verify")
+    assert status == 1
+    assert "could not look at dsql-cluster of-run-1 in us-east-1, run run-1: dsql:GetCluster is not allowed" in out
+    assert out.endswith("remaining: 0 at least\n")
+
+
+def test_lost_needs_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["reap", "--lost"])
+    assert caught.value.code == 2
+    assert "reap RUN --lost" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["dsql", "dsql-multi-region", "attach"])
+def test_a_policy_is_one_that_iam_takes(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out = said(capsys, "policy", target)
+    assert status == 0
+    made = Clients().call("iam", REGION, "create_policy", PolicyName=target, PolicyDocument=out)  # moto checks the form
+    assert made["Policy"]["PolicyName"] == target
+    document = json.loads(out)
+    for statement in document["Statement"]:
+        changing = [one for one in statement["Action"] if one.split(":")[1].startswith(("Delete", "Update"))]
+        if changing:
+            assert statement["Condition"] == {"StringLike": {"aws:ResourceTag/pytest-dsql:run": "*"}}, changing
+
+
+def test_a_policy_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    for target, words in (("local", "asks nothing of AWS"), ("no.such", "can't import no.such")):
+        with pytest.raises(SystemExit):
+            main(["policy", target])
+        assert words in capsys.readouterr().err
+
+
+def test_the_doctor_says_what_can_be_used(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out = said(capsys, "doctor")
+    assert status == 0
+    for words in (
+        "ok    embedded engine: PostgreSQL 16",
+        "ok    AWS credentials: accepted",
+        "ok    Aurora DSQL in us-east-1",
+    ):
+        assert words in out
+    expired = xml_answer(403, "ExpiredToken", "expired")
+    with answering("sts.GetCallerIdentity", lambda: expired):
+        status, out = said(capsys, "doctor", "--region", "eu-west-1")
+    assert status == 1
+    assert "FAIL  AWS credentials: sts:GetCallerIdentity" in out
