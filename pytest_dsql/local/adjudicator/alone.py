@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING, final
 
 from pytest_dsql.local.adjudicator.adjudicator import Adjudicator
 from pytest_dsql.local.adjudicator.books import Keys
-from pytest_dsql.local.adjudicator.commands import BEGIN_PATIENTLY, COMMIT, CONFLICT, PATIENCE, ROLLBACK
+from pytest_dsql.local.adjudicator.commands import (
+    BEGIN_PATIENTLY,
+    BEGIN_WITH_SOME_PATIENCE,
+    COMMIT,
+    CONFLICT,
+    PATIENCE,
+    ROLLBACK,
+)
 from pytest_dsql.local.adjudicator.moves import TRIES
 from pytest_dsql.local.adjudicator.sandbox.plans import Plan as Texts
-from pytest_dsql.local.adjudicator.work import IN_THE_WAY, State
+from pytest_dsql.local.adjudicator.work import IN_THE_WAY, State, of_no_row
 from pytest_dsql.local.gateway import disguise, frames
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
 from pytest_dsql.local.gateway.group import FAILED, Group
@@ -45,42 +52,50 @@ class Alone:
         """Run a statement that is its own transaction."""
         reply = await self._execute(run, plan, texts)
         if reply.error is not None and reply.error.get("C") in IN_THE_WAY:
-            return await self.before_rivals(run, plan, texts)
+            return await self.another_way(run, plan, texts, reply.error)
         if reply.error is None:
             self.succeeded()
         else:
             self.failed()
         return reply
 
+    async def another_way(self, run: Run, plan: Plan, texts: Texts, error: dict[str, bytes] | None) -> Group:
+        """Run a statement that is its own transaction, and was in somebody's way: it parks whoever is in its way."""
+        if of_no_row(error):
+            reply = await self._in_block(run, plan, texts, BEGIN_WITH_SOME_PATIENCE)
+            if reply is not None:
+                return reply
+        async with self._adjudicator.lane:
+            for _ in range(TRIES):
+                reply = await self._in_block(run, plan, texts, BEGIN_PATIENTLY)
+                if reply is not None:
+                    return reply
+        reply = Group()
+        reply.error = frames.fields(disguise.error(CONFLICT)[frames.HEADER_SIZE :])
+        reply.collected = [disguise.error(CONFLICT)]
+        return reply
+
+    async def _in_block(self, run: Run, plan: Plan, texts: Texts, beginning: bytes) -> Group | None:
+        """Run the statement in a transaction that begins so; None: somebody was in its way."""
+        backend = self._session.backend
+        await backend.ask(beginning)
+        run.again()
+        reply = await self._execute(run, plan, texts)
+        if reply.error is not None:
+            await backend.ask(ROLLBACK)
+            self.keys.clear()
+            return None if reply.error.get("C") in IN_THE_WAY else reply
+        with self._adjudicator.books.commit(self.keys) as outcome:
+            ended = await backend.ask(COMMIT)
+            outcome.append(ended.error is None)
+        self.keys.clear()
+        return reply if ended.error is None else ended
+
     async def _execute(self, run: Run, plan: Plan, texts: Texts) -> Group:
         self.keys.clear()
         reply = await self._session.contender.execute(run, plan, texts.physical)
         self.keys.locked |= reply.locked
         self.keys.shared |= reply.shared
-        return reply
-
-    async def before_rivals(self, run: Run, plan: Plan, texts: Texts) -> Group:
-        """Run a statement that is its own transaction, parking whoever is in its way."""
-        backend = self._session.backend
-        async with self._adjudicator.lane:
-            for _ in range(TRIES):
-                await backend.ask(BEGIN_PATIENTLY)
-                run.again()
-                reply = await self._execute(run, plan, texts)
-                if reply.error is not None:
-                    await backend.ask(ROLLBACK)
-                    if reply.error.get("C") in IN_THE_WAY:
-                        continue
-                    self.keys.clear()
-                    return reply
-                with self._adjudicator.books.commit(self.keys) as outcome:
-                    ended = await backend.ask(COMMIT)
-                    outcome.append(ended.error is None)
-                self.keys.clear()
-                return reply if ended.error is None else ended
-        reply = Group()
-        reply.error = frames.fields(disguise.error(CONFLICT)[frames.HEADER_SIZE :])
-        reply.collected = [disguise.error(CONFLICT)]
         return reply
 
     async def change_catalog(self, run: Run, plan: Plan) -> Group:

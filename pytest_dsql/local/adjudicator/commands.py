@@ -9,6 +9,7 @@ from pytest_dsql.local.adjudicator.sandbox.names import ENTER as _ENTER_SQL
 from pytest_dsql.local.adjudicator.work import own_command
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
+from pytest_dsql.local.gateway.lending import IMPATIENT_MS
 
 #: AWS user guide, "Concurrency control in Aurora DSQL"; the text as seen on clusters in September 2026.
 CONFLICT: Final = Refusal("40001", "change conflicts with another transaction (OC000)")
@@ -19,8 +20,12 @@ BEGINNING: Final = own_command("SELECT") + own_command(f"SAVEPOINT {SAVEPOINT}")
 BEGINNING_QUERY: Final = f"\n;SELECT;SAVEPOINT {SAVEPOINT}".encode()
 
 BEGIN: Final = own_command("BEGIN") + BEGINNING + SYNC_MESSAGE
-BEGIN_PATIENTLY: Final = own_command("BEGIN") + own_command("SET LOCAL lock_timeout = '1500ms'") + SYNC_MESSAGE
 PATIENCE: Final = own_command("SET LOCAL lock_timeout = '1500ms'")
+BEGIN_PATIENTLY: Final = own_command("BEGIN") + PATIENCE + SYNC_MESSAGE
+#: For locks that are nobody's for long: of a file that is being extended.
+SOME_PATIENCE: Final = own_command("SET LOCAL lock_timeout = '200ms'")
+BEGIN_WITH_SOME_PATIENCE: Final = own_command("BEGIN") + SOME_PATIENCE + SYNC_MESSAGE
+IMPATIENCE: Final = own_command(f"SET LOCAL lock_timeout = '{IMPATIENT_MS}ms'") + SYNC_MESSAGE
 COMMIT: Final = own_command("COMMIT") + SYNC_MESSAGE
 ROLLBACK: Final = own_command("ROLLBACK") + SYNC_MESSAGE
 BACK: Final = own_command(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")

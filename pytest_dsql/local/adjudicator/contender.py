@@ -14,6 +14,7 @@ from pytest_dsql.local.adjudicator.commands import (
     BEGIN_PATIENTLY,
     COMMIT,
     ENTER,
+    IMPATIENCE,
     LEAVE,
     OWN_MESSAGES,
     ROLLBACK,
@@ -34,6 +35,7 @@ from pytest_dsql.local.adjudicator.work import (
     LOST,
     State,
     Work,
+    of_no_row,
     rows_written,
     with_last_column,
 )
@@ -238,7 +240,17 @@ class Contender:
         texts = await self._texts(plan)
         run.again()
         if work is None:
-            return await self.alone.before_rivals(run, plan, texts)
+            return await self.alone.another_way(run, plan, texts, error)
+        if of_no_row(error) and work.state is State.PHYSICAL and not work.park_wanted and await self.moves.retry(work):
+            reply = await self.execute(run, plan, texts.physical)
+            if reply.error is None and not self._freed(texts, work):
+                await self._session.backend.ask(IMPATIENCE)
+                self._note(work, run, plan, texts, reply)
+                return reply
+            if reply.error is not None and not self.contested(plan, reply.error):
+                return reply
+            error = reply.error
+            run.again()
         await self.moves.enter(work)
         reply = await self.execute(run, plan, texts.sandbox if work.state is State.SANDBOX else texts.physical)
         if reply.error is None:
@@ -322,7 +334,8 @@ class Contender:
             reply = await session.driver.copy(run, sql)
         else:
             reply = session.backend.begin(self._messages(run, plan, text), relays_rows=reads)
-            self.giving_way.stoppable = None if reads else reply
+            in_tables = work is not None and work.state is State.PHYSICAL
+            self.giving_way.stoppable = reply if in_tables and not reads else None
             await self.moves.patiently(reply)
             self.giving_way.stoppable = None
             await self.giving_way.stopped()

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.adjudicator.adjudicator import Adjudicator
-from pytest_dsql.local.adjudicator.commands import BACK, ENTER, PATIENCE, WRITTEN
+from pytest_dsql.local.adjudicator.commands import BACK, ENTER, PATIENCE, SOME_PATIENCE, WRITTEN
 from pytest_dsql.local.adjudicator.sandbox.names import WRITTEN_KEYS
 from pytest_dsql.local.adjudicator.work import State, Work, own_command, rows_of
 from pytest_dsql.local.gateway import frames
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
 from pytest_dsql.local.gateway.group import Group
+from pytest_dsql.local.gateway.run import Executions
 
 if TYPE_CHECKING:
     from pytest_dsql.local.gateway.session import Session
@@ -85,6 +86,11 @@ class Moves:
                 break
         work.state = State.PHYSICAL
 
+    async def retry(self, work: Work) -> bool:
+        """Do everything in the log again in the tables, with some patience; tell whether it could be done."""
+        work.keys.clear()
+        return await self._again(work, BACK + SOME_PATIENCE, sandbox=False)
+
     async def replay(self, work: Work) -> bool:
         """Write for real what the log says; tell whether it could be."""
         work.keys.clear()
@@ -95,32 +101,34 @@ class Moves:
         # A cascade looks for its rows where the rivals have left them: what it doesn't find any more was theirs.
         return number(await self._session.backend.ask(WRITTEN + SYNC_MESSAGE)) == work.written
 
-    async def _again(self, work: Work, messages: bytes, *, sandbox: bool) -> bool:
-        """Do everything in the log again behind `messages`; tell whether each statement did what it did before."""
+    async def _again(self, work: Work, first: bytes, *, sandbox: bool) -> bool:
+        """Do everything in the log again behind `first`; tell whether each statement did what it did before."""
         backend = self._session.backend
-        expected: list[int | None] = [None, None]  # what comes before it are two commands of ours
+        messages = Executions()
+        messages.add(first)
+        expected: list[int | None] = [None, None]  # what comes first are two commands of ours
         for entry in work.log:
             work.keys.locked |= entry.locked
             work.keys.shared |= entry.shared
+            sql, types, bound = entry.execution(sandbox=sandbox)
             if entry.copied is None:
-                messages += entry.messages(sandbox=sandbox)
+                messages.execute(sql, types, bound)
                 expected.append(entry.rows)
                 if sandbox and entry.texts is None:
-                    messages += ENTER  # it may have set the path
+                    messages.add(ENTER)  # it may have set the path
                     expected.append(None)
                 continue
-            reply = await self.patiently(backend.begin(messages + SYNC_MESSAGE))
+            reply = await self.patiently(backend.begin(messages.take()))
             if not _alike(reply, expected):
                 return False
-            messages, expected = b"", []
-            text = None if entry.texts is None else entry.texts.sandbox.sql if sandbox else entry.texts.physical.sql
-            reply = await backend.ask(frames.query(entry.sql if text is None else text.encode()), until_copy=True)
+            expected = []
+            reply = await backend.ask(frames.query(sql), until_copy=True)
             if reply.error is None:
                 data = frames.message(frames.COPY_DATA, entry.copied) + frames.message(frames.COPY_DONE, b"")
                 reply = await self.patiently(backend.begin(data))
             if not _alike(reply, [entry.rows]):
                 return False
-        return _alike(await self.patiently(backend.begin(messages + SYNC_MESSAGE)), expected)
+        return _alike(await self.patiently(backend.begin(messages.take())), expected)
 
     async def leave(self, work: Work) -> set[str] | None:
         """Leave the sandbox, giving everything up; give the keys that the transaction has written.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, final
@@ -22,6 +23,7 @@ LOST: Final = frozenset({b"40001", b"23505", b"23503"})
 #: For a statement without a transaction: its snapshot is as new as can be, so what is violated is violated.
 IN_THE_WAY: Final = frozenset({b"55P03", b"40001", b"40P01"})
 CANCELLED: Final = b"57014"
+_NOT_GIVEN: Final = b"55P03"
 
 #: Statements whose tags tell how many rows they wrote or locked; a SELECT may write in a WITH query as well.
 _COUNTED: Final = frozenset({"InsertStmt", "UpdateStmt", "DeleteStmt", "CopyStmt"})
@@ -58,17 +60,17 @@ class Entry:
         tables = () if self.texts is None else self.texts.writes
         return any(key.on_delete in "cnd" or key.on_update in "cnd" for table in tables for key in table.referenced)
 
-    def messages(self, *, sandbox: bool) -> bytes:
-        """The messages that do it again, without a Sync; a COPY's are a Query with its data."""
+    def execution(self, *, sandbox: bool) -> tuple[bytes, bytes, bytes]:
+        """What does it again: a text, its parameters' types, and what is bound. A COPY's text is all that counts."""
         texts = self.texts
         if texts is None:
-            return own_execution(self.sql, self.types, self.bound)
+            return self.sql, self.types, self.bound
         if self.captured is not None and texts.capture is not None:
             again = texts.capture.sandbox if sandbox else texts.capture.physical
-            return own_execution(again.encode(), NO_PARAMETERS, _bound_array(self.captured))
+            return again.encode(), NO_PARAMETERS, _bound_array(self.captured)
         text = texts.sandbox if sandbox else texts.physical
         sql = self.sql if text.sql is None else text.sql.encode()
-        return own_execution(sql, self.types, with_last_column(self.bound, text))
+        return sql, self.types, with_last_column(self.bound, text)
 
 
 @final
@@ -125,6 +127,14 @@ class Work:
         if texts is not None:
             for table in texts.inserts:
                 self.inserted[table.oid] = table.name
+
+
+def of_no_row(error: Mapping[str, bytes] | None) -> bool:
+    """Whether a lock wasn't given in time that is no row's: of a file that is being extended, or of a whole table.
+
+    Where it is a row's, PostgreSQL says in the context at which tuple that was.
+    """
+    return error is not None and error.get("C") == _NOT_GIVEN and b"tuple" not in error.get("W", b"")
 
 
 def rows_written(texts: Texts | None, tag: bytes | None) -> int | None:

@@ -68,6 +68,20 @@ def replace_error(payload: bytes) -> bytes | None:
     return _without_internals(frames.ERROR_RESPONSE, payload, found)
 
 
+def told(message: bytes, offset: int = 0) -> bytes:
+    """What the client is told of a message; `offset` is the statement's place in its query string, in characters."""
+    if message[0] != frames.ERROR_RESPONSE:
+        return message
+    payload = message[frames.HEADER_SIZE :]
+    replaced = replace_error(payload)
+    if replaced is not None or not offset:
+        return message if replaced is None else replaced
+    found = frames.fields(payload)
+    if "P" in found:
+        found["P"] = str(int(found["P"]) + offset).encode()
+    return frames.report(frames.ERROR_RESPONSE, found)
+
+
 def replace_notice(payload: bytes) -> bytes | None:
     """Give the whole message to send for PostgreSQL's NoticeResponse; None to send it as it is, empty to send none."""
     found = frames.fields(payload)

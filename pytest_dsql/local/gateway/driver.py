@@ -455,23 +455,10 @@ class Driver:
         kept = [message for message in reply.collected if whole or message[0] not in OWN_ANSWERS]
         if plan.tag is not None and reply.tag and kept and kept[-1][0] == frames.COMMAND_COMPLETE:
             kept[-1] = frames.message(frames.COMMAND_COMPLETE, plan.tag + b"\0")
-        return b"".join(_told(message, plan.offset) for message in kept)
+        return b"".join(disguise.told(message, plan.offset) for message in kept)
 
     def _relayed(self, reply: Group) -> bytes:
         for message in reply.collected:
             if message[0] == frames.PARSE_COMPLETE:
                 self._session.frontend.names.parsed()
-        return b"".join(_told(message) for message in reply.collected)
-
-
-def _told(message: bytes, offset: int = 0) -> bytes:
-    if message[0] != frames.ERROR_RESPONSE:
-        return message
-    payload = message[frames.HEADER_SIZE :]
-    replaced = disguise.replace_error(payload)
-    if replaced is not None or not offset:
-        return message if replaced is None else replaced
-    found = frames.fields(payload)
-    if "P" in found:
-        found["P"] = str(int(found["P"]) + offset).encode()
-    return frames.report(frames.ERROR_RESPONSE, found)
+        return b"".join(disguise.told(message) for message in reply.collected)

@@ -28,7 +28,8 @@ from pytest_dsql.local.gateway.startup import Startup
 _LOG: Final = logging.getLogger(__name__)
 
 #: Nobody waits for a lock: the adjudicator finds another way.
-_IMPATIENT: Final = (("lock_timeout", "5ms"),)
+IMPATIENT_MS: Final = 5
+_IMPATIENT: Final = (("lock_timeout", f"{IMPATIENT_MS}ms"),)
 
 #: PostgreSQL connections opened at the same time. More only queue in its listen backlog, and fail when that is full.
 _OPENING_AT_ONCE: Final = 64

@@ -15,6 +15,10 @@ from pytest_dsql.local.gateway.statements import Plan
 #: The name of the engine's own prepared statement and portal in a client's session.
 OWN: Final = INTERNAL_PREFIX.encode()
 
+_EXECUTE_UNNAMED: Final = frames.message(EXECUTE, b"\0" + bytes(4))
+#: So many texts are remembered as parsed.
+_PARSED: Final = 32
+
 #: No types of parameters, no formats, no parameters: each is counted by two bytes.
 NO_PARAMETERS: Final = b"\0\0"
 #: What comes behind the names in a Bind message without parameters.
@@ -49,6 +53,42 @@ def bound_of(bind: bytes | None) -> bytes:
     if bind is None:
         return NOTHING_BOUND
     return bind[bind.index(0, bind.index(0) + 1) + 1 :]
+
+
+@final
+class Executions:
+    """Messages that run statements of the engine's own, one after the other: a text that comes again is parsed once.
+
+    Not between the client's messages: the unnamed portal is used.
+    """
+
+    __slots__ = ("_messages", "_names")
+
+    def __init__(self) -> None:
+        self._messages: list[bytes] = []
+        self._names: dict[tuple[bytes, bytes], bytes] = {}
+
+    def add(self, messages: bytes) -> None:
+        """Add messages as they are."""
+        self._messages.append(messages)
+
+    def execute(self, sql: bytes, types: bytes, bound: bytes) -> None:
+        """Add a statement."""
+        name = self._names.get((sql, types))
+        if name is None:
+            name = OWN + b"_" + str(len(self._names) % _PARSED).encode()
+            self._names = {key: known for key, known in self._names.items() if known != name}
+            self._names[sql, types] = name
+            self._messages += (
+                frames.message(CLOSE, b"S" + name + b"\0"),
+                frames.message(PARSE, name + b"\0" + sql + b"\0" + types),
+            )
+        self._messages += (frames.message(BIND, b"\0" + name + b"\0" + bound), _EXECUTE_UNNAMED)
+
+    def take(self) -> bytes:
+        """Give the messages up to a ReadyForQuery, and begin anew."""
+        messages, self._messages = b"".join(self._messages) + SYNC_MESSAGE, []
+        return messages
 
 
 def before_execute(messages: bytes) -> bytes:

@@ -29,11 +29,16 @@ def break_connection(connection: Connection) -> None:
 
 def backends(engine: Engine) -> list[int]:
     """The processes of the engine's PostgreSQLs that serve clients of the role `admin`."""
+    return [pid for pid in sorted(family(engine)) if b": admin " in _command_line(pid)]
+
+
+def family(engine: Engine) -> set[int]:
+    """The engine's process and everything below it."""
     descendants = {engine.pid}
     parents = {pid: parent for pid in _processes() if (parent := _parent(pid)) is not None}
     for _ in range(10):
         descendants |= {pid for pid, parent in parents.items() if parent in descendants}
-    return [pid for pid in sorted(descendants) if b": admin " in _command_line(pid)]
+    return descendants
 
 
 def _processes() -> list[int]:

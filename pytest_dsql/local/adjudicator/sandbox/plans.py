@@ -13,8 +13,9 @@ from pytest_dsql.local.adjudicator.sandbox.generated import assigns_generated
 from pytest_dsql.local.adjudicator.sandbox.grouping import grouped
 from pytest_dsql.local.adjudicator.sandbox.locks import locked
 from pytest_dsql.local.adjudicator.sandbox.names import hidden_schema
-from pytest_dsql.local.adjudicator.sandbox.texts import Edit, Source, identifier, literal
+from pytest_dsql.local.adjudicator.sandbox.texts import Edit, Source, identifier, listed, literal
 from pytest_dsql.local.adjudicator.sandbox.upserts import arbiters, upsert
+from pytest_dsql.local.dialect.tree import string
 
 
 @final
@@ -64,7 +65,7 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
     elif form.places:
         target = _target(form, catalog, schemas)
         again = capture(form, target) if target is not None and captures(form, catalog, target) else None
-        if again is not None or _is_edited(form, target):
+        if again is not None or _is_edited(form, target) or _copied(form, catalog, schemas) is not None:
             physical, sandbox = _texts(form, catalog, schemas, target, captured=again is not None)
     return Plan(
         form=form,
@@ -131,6 +132,9 @@ def _texts(
         return Text(), Text(f"EXPLAIN {source.piece(0, source.end, [_own(form, target, source)])}")
     if _gives_up(form, target):
         return Text(), Text("SELECT pytest_dsql_engine_sandbox.give_up()")
+    copied = _copied(form, catalog, schemas)
+    if copied is not None:
+        return Text(), Text(source.piece(0, source.end, [_selected(form, copied, source)]))
     edits = [*_redirected(form, catalog, source), *_unlocked(form, source), *grouped(form, catalog, schemas, source)]
     rows = "returningClause" in form.body
     upserted = upsert(form, target, source, edits, captured=captured) if target is not None else None
@@ -188,6 +192,27 @@ def _redirected(form: Form, catalog: Catalog, source: Source) -> Iterator[Edit]:
                 number += 2
             token = source.tokens[number]
             yield token.start, token.end, identifier(hidden_schema(place.schema))
+
+
+def _copied(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Table | None:
+    """The table that COPY TO names."""
+    relation = form.body.get("relation")
+    if form.command != "CopyStmt" or form.body.get("is_from") or relation is None:
+        return None
+    table = catalog.find(relation.get("schemaname"), relation["relname"], schemas)
+    return None if table is None or table.view else table
+
+
+def _selected(form: Form, table: Table, source: Source) -> Edit:
+    """A query in place of the table that COPY TO names, with its columns: PostgreSQL copies no view."""
+    first, last = source.relation(form.body["relation"].get("location", 0))
+    names = [string(name) or "" for name in form.body.get("attlist", ())]
+    if names:
+        closing = source.find((")",), source.number(last))
+        assert closing is not None
+        last = source.tokens[closing].end
+    view = f"{identifier(hidden_schema(table.schema))}.{identifier(table.name)}"
+    return first, last, f"(SELECT {listed(names or table.stored)} FROM {view})"
 
 
 def _own(form: Form, target: Table, source: Source) -> Edit:

@@ -1,0 +1,77 @@
+"""A transaction that has met a rival goes on as if it were alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from pytest_dsql.local.client import Engine
+from pytest_dsql.local.postgres import SOCKET_NAME, SUPERUSER
+from tests.local.adjudicator.racing import Connect, Connection, Make
+
+
+@pytest.fixture
+def contested(connect: Connect, make: Make) -> Iterator[Connection]:
+    """A session whose transaction has met a rival, and has written since."""
+    make('CREATE TABLE m_item (k int PRIMARY KEY, "V w" text, twice int GENERATED ALWAYS AS (k * 2) STORED)')
+    with connect() as one, connect() as rival:
+        one.execute("INSERT INTO m_item VALUES (1, 'old'), (2, 'kept')")
+        rival.execute("BEGIN")
+        rival.execute("UPDATE m_item SET \"V w\" = 'rival' WHERE k = 1")
+        one.execute("BEGIN")
+        one.execute("UPDATE m_item SET \"V w\" = 'own' WHERE k = 1")
+        one.execute("INSERT INTO m_item VALUES (3, 'new')")
+        yield one
+        one.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("COPY m_item TO STDOUT", b"1\town\n2\tkept\n3\tnew\n"),
+        ('COPY public.m_item ("V w", k) TO STDOUT WITH (FORMAT csv, HEADER)', b"V w,k\nown,1\nkept,2\nnew,3\n"),
+        ("COPY (SELECT k, twice FROM m_item ORDER BY k) TO STDOUT", b"1\t2\n2\t4\n3\t6\n"),
+    ],
+)
+def test_copy_to_stdout_gives_its_own_rows(contested: Connection, sql: str, expected: bytes) -> None:
+    with contested.cursor().copy(sql.encode()) as copy:
+        copied = b"".join(bytes(chunk) for chunk in copy)
+    header = expected.splitlines(keepends=True)[:1] if b"HEADER" in sql.encode() else []
+    assert sorted(copied.splitlines(keepends=True)) == sorted(expected.splitlines(keepends=True))
+    assert copied.splitlines(keepends=True)[: len(header)] == header
+
+
+@pytest.fixture
+def superuser(engine: Engine, make: Make) -> Iterator[Connection]:
+    """Who can hold a lock that no client of DSQL's can: in the PostgreSQL where the tables are made."""
+    make("CREATE TABLE m_one (k int PRIMARY KEY); CREATE TABLE m_other (k int PRIMARY KEY)")
+    for socket in engine.control.parent.rglob(SOCKET_NAME):
+        with psycopg.connect(host=str(socket.parent), user=SUPERUSER, dbname="postgres") as connection:
+            if connection.execute("SELECT to_regclass('public.m_other')").fetchone() != (None,):
+                connection.rollback()
+                yield connection
+                return
+    raise AssertionError("no PostgreSQL has the table")
+
+
+def test_a_lock_that_is_no_rows_is_waited_for_in_the_tables(connect: Connect, superuser: Connection) -> None:
+    """Such as that of a file that is being extended, which nobody can hold on purpose: here a table's, for a moment."""
+    with connect() as one:
+        for sql in ("BEGIN", "INSERT INTO m_one VALUES (1)", "INSERT INTO m_other VALUES (1)"):
+            if "m_other" in sql:
+                superuser.execute("LOCK TABLE m_other")
+                release = threading.Timer(0.03, superuser.rollback)
+                release.start()
+            one.execute(sql)
+        release.join()
+        assert one.execute("SELECT ctid IS NOT NULL FROM m_other").fetchall() == [(True,)]  # no view has that
+        one.execute("COMMIT")
+        assert one.execute("SELECT k FROM m_one").fetchall() == [(1,)]
+        superuser.execute("LOCK TABLE m_other")
+        release = threading.Timer(0.03, superuser.rollback)
+        release.start()
+        assert one.execute("INSERT INTO m_other VALUES (2)").rowcount == 1
+        release.join()
