@@ -104,9 +104,9 @@ def normal(received: bytes) -> list[tuple[str, object]]:
             tagged = False
         if kind != "S":
             found.append((kind, told))
-    # In which order an UPDATE returns its rows depends on when PostgreSQL has tidied up their page.
+    # In which order an UPDATE or a COPY gives its rows depends on when PostgreSQL has tidied up their page.
     return [
         one
-        for rows, several in groupby(found, lambda one: one[0] == "D")
+        for rows, several in groupby(found, lambda one: one[0] in "Dd")
         for one in (sorted(several, key=repr) if rows else several)
     ]
