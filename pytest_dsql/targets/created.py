@@ -143,7 +143,9 @@ def open_created(settings: Settings, *, run_id: str, say: Callable[[str], None] 
             start = run.clock.monotonic()
             target = module.open(settings, run)
             if run.inventory.noted(noted) is None:
-                run.inventory.note(noted, round(run.clock.monotonic() - start, 3))
+                took_s = round(run.clock.monotonic() - start, 3)
+                run.inventory.note(noted, took_s)
+                say(f"created {settings.target} in {run.region}: {took_s:.1f} s until it answered")
     except BaseException as error:
         with suppress(DsqlError):
             _end(run, keep=False)

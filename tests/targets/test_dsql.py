@@ -321,6 +321,21 @@ def test_clusters_are_attached_to_by_name_id_and_arn() -> None:
         Endpoint.for_cluster(f"arn:aws:dsql:us-east-1:123456789012:cluster/{name}", region="eu-west-1")
 
 
+def test_a_role_signs_the_tokens_and_its_end_is_known() -> None:
+    from pytest_dsql.connect.credentials import forget_credentials, signing_keys
+
+    forget_credentials()
+    role = "arn:aws:iam::123456789012:role/bench"
+    attached = settings("attach", endpoint="abcdefghijklmnopqrstuvwxyz", role=role, budget=None)
+    endpoint = attach.endpoint_of(attached)
+    assert isinstance(endpoint.auth, IamAuth)
+    keys = signing_keys(endpoint.auth)
+    assert keys.access_key.startswith("ASIA"), "temporary keys, not the user's own"
+    assert keys.token is not None
+    assert keys.expires_at is not None
+    assert "X-Amz-Security-Token=" in TokenSource(endpoint).token()
+
+
 @pytest.mark.parametrize(("chosen", "module"), [(ONE, dsql), (TWO, dsql_multi_region)], ids=["dsql", "multi-region"])
 def test_the_policy_allows_what_is_called_and_no_more(
     chosen: Settings, module: Any, monkeypatch: pytest.MonkeyPatch
