@@ -203,7 +203,7 @@ def _account_commands(commands: Any) -> dict[str, argparse.ArgumentParser]:
         "print the IAM policy that a target needs",
         _policy,
     )
-    policy.add_argument("target", metavar="TARGET", help="dsql, dsql-multi-region, ..., attach, or a module's path")
+    policy.add_argument("target", metavar="TARGET", help="a target, attach, a module's path; or a runner: ec2, lambda")
     doctor = command(
         "doctor",
         "[--region REGION] [--profile NAME] [--role ARN]",
@@ -240,6 +240,11 @@ def _reap(chosen: argparse.Namespace) -> int:
 
 
 def _policy(chosen: argparse.Namespace) -> int:
+    if chosen.target in ("ec2", "lambda"):
+        from pytest_dsql.runner.grants import policy_of
+
+        _say(policy_of(chosen.target))
+        return 0
     from pytest_dsql.targets.commands import policy
 
     return policy(chosen.target, _say)

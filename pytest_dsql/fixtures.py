@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pytest_dsql.report.progress import ProgressLine
     from pytest_dsql.results.resumption import Resumption
     from pytest_dsql.results.writer import ResultsFile
+    from pytest_dsql.runner.functions import Fleet, Functions
+    from pytest_dsql.runner.job import Job
     from pytest_dsql.targets.several import Targets
     from pytest_dsql.targets.target import Target
     from pytest_dsql.workloads.inserts.workload import Inserts
@@ -43,6 +45,8 @@ RUN_ID: Final = pytest.StashKey[str]()
 RESUMPTION: Final[pytest.StashKey[Resumption | None]] = pytest.StashKey()
 #: What the run may cost, on all of its targets.
 BUDGET: Final = pytest.StashKey["Budget"]()
+#: What this session was told on another machine than the one it was started on; None where it was started.
+JOB: Final[pytest.StashKey[Job | None]] = pytest.StashKey()
 #: The targets while there are any.
 TARGETS: Final = pytest.StashKey["Targets"]()
 
@@ -78,8 +82,13 @@ def dsql_targets(pytestconfig: pytest.Config) -> Iterator[Targets]:
     """All targets of the run by name, each made when it is first asked for."""
     from pytest_dsql.targets.several import Targets
 
-    with _terminated_like_interrupted():
-        targets = Targets(settings_of(pytestconfig), run_id=pytestconfig.stash[RUN_ID], say=Screen(pytestconfig).say)
+    with terminated_like_interrupted():
+        targets = Targets(
+            settings_of(pytestconfig),
+            run_id=pytestconfig.stash[RUN_ID],
+            say=Screen(pytestconfig).say,
+            open_one=_opener(pytestconfig),
+        )
         pytestconfig.stash[TARGETS] = targets
         try:
             yield targets
@@ -97,8 +106,19 @@ def dsql_target(dsql_targets: Targets, request: pytest.FixtureRequest) -> Target
     return dsql_targets[getattr(request, "param", next(iter(dsql_targets)))]
 
 
+def _opener(config: pytest.Config) -> Callable[..., Target]:
+    """Return what makes a target; in a session that was sent to another machine it is there already."""
+    if job := config.stash[JOB]:
+        from pytest_dsql.runner.given import open_given
+
+        return lambda *_settings, **_how: open_given(job)
+    from pytest_dsql.targets import open_target
+
+    return open_target
+
+
 @contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
+def terminated_like_interrupted() -> Iterator[None]:
     """Have SIGTERM end the session as Ctrl-C does: what was measured is kept, and what was opened is closed."""
     import signal
     import threading
@@ -239,6 +259,36 @@ def dsql_inserts(dsql_target: Target, pytestconfig: pytest.Config) -> Inserts:
     with _one_at_a_time(pytestconfig):
         inserts.load(dsql_target.connect, dialect=dsql_target.endpoint.dialect)
     return inserts
+
+
+@pytest.fixture(scope="session")
+def _dsql_fleet(dsql_target: Target, dsql_inserts: Inserts, pytestconfig: pytest.Config) -> Iterator[Fleet]:  # noqa: ARG001
+    """Where functions run: in Lambda with `--dsql-runner lambda`, else as threads here."""
+    settings = settings_of(pytestconfig)
+    if settings.runner == "lambda":
+        from pytest_dsql.runner.lambda_fleet import deployed
+
+        with deployed(settings, dsql_target, run_id=pytestconfig.stash[RUN_ID], say=Screen(pytestconfig).say) as fleet:
+            yield fleet
+        return
+    from pytest_dsql.runner.functions import Here
+
+    here = Here(dsql_target.regions or {str(dsql_target.endpoint.region): dsql_target.endpoint})
+    try:
+        yield here
+    finally:
+        here.close()
+
+
+@pytest.fixture
+def dsql_functions(
+    _dsql_fleet: Fleet, dsql_target: Target, dsql_inserts: Inserts, request: pytest.FixtureRequest
+) -> Functions:
+    """Functions that insert and read single rows: `.call("insert", calls=, concurrency=, times=, keep=)`."""
+    from pytest_dsql.runner.functions import Functions
+
+    seed = settings_of(request.config).seed
+    return Functions(_dsql_fleet, dsql_inserts, dsql_target.connect, seed, request.node.nodeid)
 
 
 @pytest.fixture(scope="session")

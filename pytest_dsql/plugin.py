@@ -13,11 +13,12 @@ from _pytest._code import Traceback  # pytest's own way to say which frames to s
 
 from pytest_dsql import fixtures
 from pytest_dsql.errors import BudgetReached, ConnectionFailed, DsqlError, Inconclusive, Invalid, UsageError
-from pytest_dsql.fixtures import RESUMPTION, RUN_ID, SETTINGS, TARGETS, settings_of
+from pytest_dsql.fixtures import JOB, RESUMPTION, RUN_ID, SETTINGS, TARGETS, settings_of
 from pytest_dsql.settings import EXISTING_TARGETS, OPTIONS, Settings
 
 if TYPE_CHECKING:
     from pytest_dsql.results.resumption import Resumption
+    from pytest_dsql.runner.job import Job
     from pytest_dsql.targets.created import Guard
 
 #: How many selected tests of this process measure cells.
@@ -65,6 +66,9 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
+    config.stash[JOB] = job = _job()
+    if job is not None:
+        config.stash[SETTINGS] = job.adjusted(settings_of(config))
     config.stash[_ASKED] = 0
     worker_input = getattr(config, "workerinput", None)
     try:
@@ -72,8 +76,25 @@ def pytest_configure(config: pytest.Config) -> None:
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[RESUMPTION] = resumption
-    config.stash[RUN_ID] = worker_input["dsql_run"] if worker_input else resumption.run if resumption else _new_run_id()
+    begun = resumption or job
+    config.stash[RUN_ID] = worker_input["dsql_run"] if worker_input else begun.run if begun else _new_run_id()
+    if _sends_the_session(config):
+        config.option.dist = "no"  # pytest-xdist works there, with the same arguments
     config.pluginmanager.register(fixtures, "dsql_fixtures")
+
+
+def _job() -> Job | None:
+    """What this session was told, when it was sent here from another machine."""
+    if "DSQL_RUNNER_JOB" not in os.environ:  # looked up without importing anything
+        return None
+    from pytest_dsql.runner.job import Job
+
+    return Job.here()
+
+
+def _sends_the_session(config: pytest.Config) -> bool:
+    """Tell whether the tests run on another machine."""
+    return settings_of(config).runner == "ec2" and not config.option.collectonly
 
 
 def _resumption(config: pytest.Config, worker_input: Mapping[str, Any] | None) -> Resumption | None:
@@ -108,7 +129,8 @@ def pytest_configure_node(node: Any) -> None:
     """Send the run's id to an xdist worker, so that all write one results file and share one engine."""
     config = node.config
     node.workerinput["dsql_run"] = config.stash[RUN_ID]
-    if _GUARD not in config.stash and any(name not in EXISTING_TARGETS for name in settings_of(config).targets):
+    created = any(name not in EXISTING_TARGETS for name in settings_of(config).targets)
+    if _GUARD not in config.stash and created and config.stash[JOB] is None:
         from pytest_dsql.targets.created import Guard
 
         config.stash[_GUARD] = Guard(settings_of(config), config.stash[RUN_ID], fixtures.Screen(config).say)
@@ -172,7 +194,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config = session.config
     names = [set(getattr(one, "fixturenames", ())) for one in session.items]
     config.stash[_ASKED] = sum(any(fixture in one for fixture in _MEASURING) for one in names)
-    if config.option.collectonly or not any("dsql_targets" in one for one in names):
+    if config.option.collectonly or config.stash[JOB] or not any("dsql_targets" in one for one in names):
         return
     from pytest_dsql.targets import preflight
 
@@ -182,6 +204,40 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if not hasattr(config, "workerinput"):
             raise pytest.UsageError(str(error)) from None
         config.stash[_UNFIT] = str(error)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Have the session run on an instance near the target, where the options say so."""
+    config = session.config
+    if not _sends_the_session(config) or session.testsfailed or not session.items:
+        return None
+    from pytest_dsql.runner.ec2 import measure_on_ec2
+
+    settings = settings_of(config)
+    screen = fixtures.Screen(config)
+    try:
+        with fixtures.terminated_like_interrupted():
+            config.stash[_STATUS] = measure_on_ec2(
+                settings,
+                run_id=config.stash[RUN_ID],
+                arguments=config.invocation_params.args,
+                root=config.rootpath,
+                where=config.invocation_params.dir,
+                results=Path(config.invocation_params.dir, settings.results, config.stash[RUN_ID]),
+                say=screen.say,
+                show=screen.write,
+            )
+        _forget_kept_cells(config)
+    except DsqlError as error:
+        usage = isinstance(error, UsageError)
+        config.stash[_STATUS] = pytest.ExitCode.USAGE_ERROR if usage else pytest.ExitCode.TESTS_FAILED
+        screen.say("\n".join([str(error), *getattr(error, "__notes__", ())]))
+    return True
+
+
+#: How the session ended that ran on another machine.
+_STATUS: Final = pytest.StashKey[int]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -297,6 +353,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if _UNFIT in config.stash:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        return
+    if _sends_the_session(config):
+        session.exitstatus = config.stash.get(_STATUS, exitstatus)
         return
     if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not (
         session.shouldstop or session.shouldfail

@@ -25,6 +25,7 @@ CREATED_TARGETS: Final = (
 )
 TARGETS: Final = EXISTING_TARGETS + CREATED_TARGETS
 PLANS: Final = ("quick", "full")
+RUNNERS: Final = ("here", "ec2", "lambda")
 SCALES: Final = ("tiny", "quick", "full")
 
 #: Set by `pytest-dsql local -- COMMAND` for its command: the control socket of the engine that is running already.
@@ -76,6 +77,8 @@ OPTIONS: Final = (
     Option("scale", "tiny|quick|full", "size of the loaded data (default: the plan's)"),
     Option("seed", "N", "seed of the data and of every random stream (default: 1)"),
     Option("scheduler", "ADDRESS", "a Dask scheduler whose workers make the load, like tcp://10.0.0.5:8786"),
+    Option("runner", "here|ec2|lambda", "where the load is made: docs/runners.md (default: here)"),
+    Option("runner_option", "KEY=VALUE", "how the machines are that make it: docs/runners.md", repeatable=True),
     Option("workers", "N", "load generator processes (default: 1 on local, one per core elsewhere)"),
     Option("results", "DIR", "where results are written (default: .dsql)"),
     Option("resume", "RUN", "go on with an interrupted run: its id, or latest; cells that are whole are not run again"),
@@ -110,6 +113,8 @@ class Settings:
     scale: str | None = None  #: None: the plan's
     seed: int = 1
     scheduler: str | None = None  #: None: the load is made on this host
+    runner: str = "here"
+    runner_option: Mapping[str, str] = field(default_factory=dict)
     workers: int | None = None  #: None: 1 on local, one per core elsewhere
     results: str = ".dsql"
     resume: str | None = None  #: a run's id; None: a new run
@@ -159,7 +164,7 @@ class Settings:
             values["target"] = values["targets"][0]
         elif "endpoint" in values or "dsn" in values:
             values["target"] = "attach"
-        settings = cls(**values, engine=engine)._checked(where)
+        settings = cls(**values, engine=engine)._checked(where)._with_checked_runner(where)
         if settings.set:
             try:
                 check_set(settings.set)
@@ -178,6 +183,21 @@ class Settings:
         if name != "attach":
             chosen = replace(chosen, endpoint=None, dsn=None)
         return chosen if name == "local" else replace(chosen, engine=None)
+
+    def _with_checked_runner(self, where: Mapping[str, str]) -> Settings:
+        if self.runner == "here":
+            _refuse_flags(where, "runner_option", because="the load is made here", of="--dsql-runner")
+            return self
+        chosen = f"{where['runner']} {self.runner}"
+        if len(self.targets) > 1:
+            raise UsageError(f"{chosen} measures one target in a run, not {', '.join(self.targets)}")
+        if self.target == "local":
+            raise UsageError(f"{chosen} makes the load in AWS, where the embedded engine can't be reached")
+        if self.dsn:
+            raise UsageError(f"{chosen} sends no password of a DSN away from here")
+        if self.scheduler:
+            raise UsageError(f"{chosen} and {where['scheduler']} exclude each other: one of them makes the load")
+        return self
 
     def _checked(self, where: Mapping[str, str]) -> Settings:
         from dataclasses import replace
@@ -230,11 +250,11 @@ class Settings:
 _OF_THE_ENGINE: Final[Mapping[str, str]] = {"set": "NAME=VALUE", "latency": "PROFILE", "faults": "FILE"}
 
 
-def _refuse_flags(where: Mapping[str, str], *names: str, because: str) -> None:
-    """Refuse options of --dsql-endpoint that were given on the command line; elsewhere they may be meant for others."""
+def _refuse_flags(where: Mapping[str, str], *names: str, because: str, of: str = "--dsql-endpoint") -> None:
+    """Refuse options of another that were given on the command line; elsewhere they may be meant for others."""
     for name in names:
         if where.get(name, "").startswith("--"):
-            raise UsageError(f"{where[name]} goes with --dsql-endpoint; {because}")
+            raise UsageError(f"{where[name]} goes with {of}; {because}")
 
 
 def _refuse_created(where: Mapping[str, str], target: str) -> None:
@@ -330,6 +350,8 @@ _PARSERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "plan": _choice(*PLANS),
     "scale": _choice(*SCALES),
     "seed": _whole(0, 2**63 - 1),
+    "runner": _choice(*RUNNERS),
+    "runner_option": _named_lists,
     "workers": _whole(1, 256),
     "inconclusive": _choice("fail", "skip"),
     "set": _named_values,

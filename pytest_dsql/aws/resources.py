@@ -30,6 +30,12 @@ KINDS: Final[Mapping[str, str]] = {
     "db-instance": "pytest_dsql.aws.kinds.rds:DbInstance",
     "db-proxy": "pytest_dsql.aws.kinds.rds:DbProxy",
     "iam-role": "pytest_dsql.aws.kinds.iam_role:IamRole",
+    "ec2-instance": "pytest_dsql.aws.kinds.compute:Ec2Instance",
+    "security-group-rule": "pytest_dsql.aws.kinds.compute:SecurityGroupRule",
+    "instance-profile": "pytest_dsql.aws.kinds.compute:InstanceProfile",
+    "s3-bucket": "pytest_dsql.aws.kinds.s3_bucket:S3Bucket",
+    "lambda-function": "pytest_dsql.aws.kinds.serverless:LambdaFunction",
+    "state-machine": "pytest_dsql.aws.kinds.serverless:StateMachine",
 }
 
 

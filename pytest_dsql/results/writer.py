@@ -51,7 +51,7 @@ class ResultsFile:
                 f"can't write results to {self.path.parent}: {error.strerror or error}; "
                 "choose another directory with --dsql-results"
             ) from None
-        self._link()
+        link_latest(self.directory, run.id)
 
     def _begin(self, content: dict[str, Any]) -> None:
         """Note that the run was resumed: once, however many processes this session has."""
@@ -184,16 +184,17 @@ class ResultsFile:
         finally:
             os.close(descriptor)
 
-    def _link(self) -> None:
-        """Point `latest` to this run; where there are no links (some network and FAT file systems) do without."""
-        temporary = self.directory / f".{LATEST}.{os.getpid()}"
-        with suppress(OSError):
+
+def link_latest(directory: Path, run_id: str) -> None:
+    """Point `latest` to a run; where there are no links (some network and FAT file systems) do without."""
+    temporary = directory / f".{LATEST}.{os.getpid()}"
+    with suppress(OSError):
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(run_id, target_is_directory=True)
+        try:
+            temporary.replace(directory / LATEST)
+        except OSError:
             temporary.unlink(missing_ok=True)
-            temporary.symlink_to(self.run.id, target_is_directory=True)
-            try:
-                temporary.replace(self.directory / LATEST)
-            except OSError:
-                temporary.unlink(missing_ok=True)
 
 
 def _target(content: dict[str, Any], name: str) -> dict[str, Any]:

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 class Targets(Mapping[str, "Target"]):
     """Name -> target, in the order in which `--dsql-target` names them. `opened` holds those that were made."""
 
-    def __init__(self, settings: Settings, *, run_id: str, say: Callable[[str], None] = lambda _text: None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        run_id: str,
+        say: Callable[[str], None] = lambda _text: None,
+        open_one: Callable[..., Target] = open_target,
+    ) -> None:
+        self._open = open_one
         self._settings = settings
         self._run_id = run_id
         self._say = say
@@ -30,7 +38,7 @@ class Targets(Mapping[str, "Target"]):
         if name not in self._settings.targets:
             raise KeyError(name)
         if name not in self.opened:
-            target = open_target(self._settings.for_target(name), run_id=self._run_id, say=self._say)
+            target = self._open(self._settings.for_target(name), run_id=self._run_id, say=self._say)
             self._closing.callback(target.close)
             self.opened[name] = target
             for tell in self._listeners:

@@ -19,9 +19,6 @@ def _arns(*kinds: str) -> tuple[str, ...]:
     return tuple(f"arn:*:rds:*:*:{kind}:{PREFIX}*" for kind in kinds)
 
 
-_OPTION_GROUPS: Final = "arn:*:rds:*:*:og:default*"
-
-
 def _looking(*actions: str) -> tuple[Grant, ...]:
     # Most of them can't be limited to resources, and the answers are needed before anything is ours.
     return (
@@ -105,14 +102,11 @@ _SERVICE_ROLE: Final = (
 
 _TOKENS: Final = (Grant(("rds-db:connect",), (f"arn:*:rds-db:*:*:dbuser:*/{IAM_ROLE}",)),)
 
-#: What a database is created with besides its own name: subnet and parameter groups, of ours or yours, and the option
-#: group that RDS takes when none is named (user guide, "Permission policies to create, modify and delete resources").
 _INSTANCE: Final = (
     Grant(
-        ("rds:CreateDBInstance",),
-        (*_arns("db", "cluster"), "arn:*:rds:*:*:subgrp:*", "arn:*:rds:*:*:pg:*", _OPTION_GROUPS),
+        ("rds:CreateDBInstance", "rds:AddTagsToResource"),
+        (*_arns("db", "cluster"), "arn:*:rds:*:*:subgrp:*", "arn:*:rds:*:*:pg:*"),
     ),
-    Grant(("rds:AddTagsToResource",), _arns("db")),
     Grant(("rds:DeleteDBInstance", "rds:ModifyDBInstance"), _arns("db"), OURS),
     Grant(("rds:CreateDBSubnetGroup", "rds:AddTagsToResource"), _arns("subgrp")),
     Grant(("rds:DeleteDBSubnetGroup",), _arns("subgrp"), OURS),
@@ -139,10 +133,9 @@ _AURORA: Final = (
     *_TOKENS,
     *_INSTANCE,
     Grant(
-        ("rds:CreateDBCluster",),
-        (*_arns("cluster"), "arn:*:rds:*:*:subgrp:*", "arn:*:rds:*:*:cluster-pg:*", _OPTION_GROUPS),
+        ("rds:CreateDBCluster", "rds:AddTagsToResource"),
+        (*_arns("cluster"), "arn:*:rds:*:*:subgrp:*", "arn:*:rds:*:*:cluster-pg:*"),
     ),
-    Grant(("rds:AddTagsToResource",), _arns("cluster")),
     Grant(("rds:DeleteDBCluster", "rds:ModifyDBCluster"), _arns("cluster"), OURS),
     Grant(("rds:CreateDBClusterParameterGroup", "rds:AddTagsToResource"), _arns("cluster-pg")),
     Grant(("rds:ModifyDBClusterParameterGroup", "rds:DeleteDBClusterParameterGroup"), _arns("cluster-pg"), OURS),

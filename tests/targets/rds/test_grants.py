@@ -60,14 +60,6 @@ def test_the_policy_allows_what_is_called_and_no_more(
     assert policy(module.ACTIONS)["Version"] == "2012-10-17"
 
 
-@pytest.mark.parametrize("target", ["rds-multi-az", "aurora-provisioned", "rds-proxy"])
-def test_only_what_is_ours_is_tagged(target: str) -> None:
-    for grant in module_of(target).ACTIONS:
-        if "rds:AddTagsToResource" in grant.actions:
-            created_with_tag = "aws:RequestTag/pytest-dsql:run" in str(grant.when)
-            assert created_with_tag or all("pytest-dsql-" in pattern for pattern in grant.resources)
-
-
 def lives_of(target: str, subnets: str) -> list[dict[str, str]]:
     """Return options with which everything that a target can do is done."""
     if target == "rds-proxy":
