@@ -49,6 +49,9 @@ BEGIN
 END
 $$;
 
+-- Nor does it know stemmers (seen on a cluster in August 2026).
+DROP TEXT SEARCH TEMPLATE pg_catalog.snowball CASCADE;
+
 -- In these encodings a byte of a character may be a backslash, so that a text reads differently where the encoding is
 -- not known, and the rules could be evaded. Without a conversion PostgreSQL refuses them as a client's encoding.
 DELETE FROM pg_catalog.pg_conversion
@@ -100,7 +103,9 @@ $$;
 CREATE FUNCTION pg_catalog.current_setting(text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT pg_catalog.current_setting($1, false) $$;
 
--- The names are the ones of the rule `set-config`.
+-- The names are those of the rule `parameter`, and `jit`: asyncpg switches it off around the queries by which it learns
+-- types, and must not fail for that. A function that holds a call of it can be made, and fails when it is executed (seen on
+-- a cluster in August 2026).
 CREATE FUNCTION pg_catalog.set_config(text, text, boolean) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   parameter text := pg_catalog.lower($1);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pytest_dsql.local.dialect.matchers.registry import Candidate, Fields, matcher
-from pytest_dsql.local.dialect.tree import Body, integer, string, system_name
+from pytest_dsql.local.dialect.tree import Body, integer, string
 
 
 def _set_name(body: Body) -> str | None:
@@ -42,14 +42,6 @@ def _boolean_parameter(at: Candidate) -> Fields | None:
         number in (0, 1) or text in ("0", "1") or (text not in ("", "o") and any(b.startswith(text) for b in _BOOLEANS))
     )
     return None if good and len(arguments) == 1 else {"name": name}
-
-
-@matcher
-def _set_config(at: Candidate) -> Fields | None:
-    if system_name(at.body.get("funcname")) not in at.options["functions"] or not at.body.get("args"):
-        return None
-    name = string(at.body["args"][0])
-    return None if name is None or name.lower() in at.options["settable"] else {"name": name.lower()}
 
 
 @matcher

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_dsql.local.dialect.functions import written_statements
 from pytest_dsql.local.dialect.matchers.registry import MATCH, Candidate, Fields, matcher
-from pytest_dsql.local.dialect.tree import bodies, integer, option, string, strings
+from pytest_dsql.local.dialect.tree import bodies, integer, option, string, strings, system_name, type_name
 
 
 @matcher
@@ -29,6 +29,12 @@ def _copy_file(at: Candidate) -> Fields | None:
 def _function_language(at: Candidate) -> Fields | None:
     language = string(option(at.body.get("options"), "language"))
     return None if language is None or language == "sql" else {"language": language}
+
+
+@matcher
+def _function_result(at: Candidate) -> Fields | None:
+    result = at.body.get("returnType", {})
+    return {"type": type_name(result)} if system_name(result.get("names")) in at.options["types"] else None
 
 
 @matcher
