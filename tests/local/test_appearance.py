@@ -97,7 +97,9 @@ def test_the_columns_of_the_primary_key_are_told_from_those_it_includes(connecti
     columns = "SELECT pg_get_indexdef('t_pkey'::regclass, place, true) FROM generate_series(1, 5) AS place"
     assert rows(connection, columns) == [("w",), ("k",), ('"K k"',), ("v",), ("",)]
     constraint = "SELECT conkey, pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 't_pkey'"
-    assert rows(connection, constraint) == [([4, 1], "PRIMARY KEY (w, k)")]
+    assert rows(connection, constraint) == [([4, 1], 'PRIMARY KEY (w, k) INCLUDE ("K k", v)')]
+    constraint = "SELECT pg_get_constraintdef(oid, true) FROM pg_constraint WHERE conname = 't_v_key'"
+    assert rows(connection, constraint) == [("UNIQUE (v)",)]
 
 
 def test_nothing_of_the_engines_own_is_listed(psql: Psql) -> None:
@@ -115,6 +117,18 @@ def test_nothing_of_the_engines_own_is_listed(psql: Psql) -> None:
     ]
     commands += [r"\ddp", r"\dy", r"\dx+", r"\drds", r"\dA+", r"\d pg_catalog.*", r"\dconfig *"]
     assert "pytest_dsql" not in psql(*commands)
+
+
+def test_columns_that_a_primary_key_includes_are_named_once(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("CREATE TABLE covered (k int, v int, w int, PRIMARY KEY (k) INCLUDE (w))")
+    sql = (
+        "SELECT pg_get_constraintdef(oid), pg_get_indexdef(conindid) FROM pg_constraint"
+        " WHERE conrelid = 'covered'::regclass"
+    )
+    ((key, index),) = rows(connection, sql)
+    connection.execute("DROP TABLE covered")
+    assert key == "PRIMARY KEY (k) INCLUDE (w, v)"
+    assert index == "CREATE UNIQUE INDEX covered_pkey ON public.covered USING btree_index (k) INCLUDE (w, v)"
 
 
 def test_there_are_no_triggers(connection: psycopg.Connection[Any], psql: Psql) -> None:

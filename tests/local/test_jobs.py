@@ -103,7 +103,7 @@ def test_whoever_waits_is_told_when_the_job_ends(engine: Engine, connection: Con
         inside.execute("ROLLBACK")  # it is too old to commit
     assert answers == [False, False]
     found = "SELECT details FROM sys.jobs WHERE job_id = %s"
-    assert cell(connection, found, job) == "Found duplicate key while validating index for UCVs"
+    assert cell(connection, found, job) == "found duplicate key(s) while validating index uniqueness"
 
 
 def test_an_open_transaction_keeps_no_job_from_ending(engine: Engine, connection: Connection) -> None:

@@ -40,15 +40,21 @@ GRANT SELECT ON pg_catalog.pg_index TO PUBLIC;
 ALTER FUNCTION pg_catalog.pg_get_indexdef(oid) RENAME TO pytest_dsql_engine_get_indexdef;
 ALTER FUNCTION pg_catalog.pg_get_indexdef(oid, integer, boolean) RENAME TO pytest_dsql_engine_get_indexdef;
 
+-- A definition of a primary key, or of its index, with the columns that it includes.
+CREATE FUNCTION pytest_dsql_engine.with_included(index oid, definition text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
+  SELECT COALESCE((
+    SELECT CASE WHEN i.indnatts > i.indnkeyatts THEN pg_catalog.left(definition, -1) || ', ' ELSE definition || ' INCLUDE (' END
+      || pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum) || ')'
+    FROM pg_catalog.pytest_dsql_engine_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid
+    WHERE i.indexrelid = index AND a.attnum = ANY (pytest_dsql_engine.included_columns(index))
+    GROUP BY i.indnatts, i.indnkeyatts
+  ), definition)
+$$;
+
 -- `CREATE INDEX name ON schema.table USING btree (...)`; what is quoted may hold anything.
 CREATE FUNCTION pytest_dsql_engine.shown_index(index oid, definition text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
-  SELECT pg_catalog.regexp_replace(definition,
-      '^(CREATE (?:UNIQUE )?INDEX (?:"(?:[^"]|"")*"|[^" ])+ ON (?:ONLY )?(?:"(?:[^"]|"")*"|[^" ])+ USING )btree ', '\1btree_index ')
-    || COALESCE(' INCLUDE (' || (
-      SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum)
-      FROM pg_catalog.pytest_dsql_engine_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid
-      WHERE i.indexrelid = index AND a.attnum = ANY (pytest_dsql_engine.included_columns(index))
-    ) || ')', '')
+  SELECT pytest_dsql_engine.with_included(index, pg_catalog.regexp_replace(definition,
+    '^(CREATE (?:UNIQUE )?INDEX (?:"(?:[^"]|"")*"|[^" ])+ ON (?:ONLY )?(?:"(?:[^"]|"")*"|[^" ])+ USING )btree ', '\1btree_index '))
 $$;
 
 CREATE FUNCTION pg_catalog.pg_get_indexdef(oid) RETURNS text LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
@@ -64,6 +70,26 @@ CREATE FUNCTION pg_catalog.pg_get_indexdef(oid, integer, boolean) RETURNS text L
           AND a.attnum = (pytest_dsql_engine.included_columns($1))[$2 - i.indnatts]),
       pg_catalog.pytest_dsql_engine_get_indexdef($1, $2, $3))
     END
+$$;
+
+-- So does the definition of a primary key, while a unique constraint's has nothing to add (both seen on a cluster in October
+-- 2026).
+ALTER FUNCTION pg_catalog.pg_get_constraintdef(oid) RENAME TO pytest_dsql_engine_get_constraintdef;
+ALTER FUNCTION pg_catalog.pg_get_constraintdef(oid, boolean) RENAME TO pytest_dsql_engine_get_constraintdef;
+
+CREATE FUNCTION pytest_dsql_engine.shown_constraint(con oid, definition text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
+  SELECT COALESCE((
+    SELECT pytest_dsql_engine.with_included(conindid, definition) FROM pg_catalog.pg_constraint
+    WHERE oid = con AND contype = 'p' AND NOT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = CURRENT_USER)
+  ), definition)
+$$;
+
+CREATE FUNCTION pg_catalog.pg_get_constraintdef(oid) RETURNS text LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
+  SELECT pytest_dsql_engine.shown_constraint($1, pg_catalog.pytest_dsql_engine_get_constraintdef($1))
+$$;
+
+CREATE FUNCTION pg_catalog.pg_get_constraintdef(oid, boolean) RETURNS text LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
+  SELECT pytest_dsql_engine.shown_constraint($1, pg_catalog.pytest_dsql_engine_get_constraintdef($1, $2))
 $$;
 
 -- Roles that are the engine's are nobody else's business.
@@ -135,12 +161,12 @@ BEGIN
     SELECT n.nspname, c.relname, c.reloptions, pg_catalog.pg_get_viewdef(c.oid) AS definition
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind = 'v' AND n.nspname IN ('pg_catalog', 'information_schema') AND c.relname NOT IN ('pg_am', 'pg_index')
-      AND pg_catalog.pg_get_viewdef(c.oid) ~ '\mpytest_dsql_engine_(am|index|get_indexdef)\M'
+      AND pg_catalog.pg_get_viewdef(c.oid) ~ '\mpytest_dsql_engine_(am|index|get_indexdef|get_constraintdef)\M'
     ORDER BY c.oid
   LOOP
     EXECUTE pg_catalog.format('CREATE OR REPLACE VIEW %I.%I %s AS %s', found.nspname, found.relname,
       'WITH (' || pg_catalog.array_to_string(found.reloptions, ', ') || ')',
-      pg_catalog.regexp_replace(found.definition, '\mpytest_dsql_engine_(am|index|get_indexdef)\M', 'pg_\1', 'g'));
+      pg_catalog.regexp_replace(found.definition, '\mpytest_dsql_engine_(am|index|get_indexdef|get_constraintdef)\M', 'pg_\1', 'g'));
   END LOOP;
 END
 $$;

@@ -173,7 +173,7 @@ def test_a_unique_build_over_duplicates_leaves_an_invalid_index_that_is_enforced
     admin.done("ALTER TABLE t ADD COLUMN b int", "UPDATE t SET v = 'X1' WHERE k = 2")
     assert finished(f"CREATE UNIQUE INDEX ASYNC u ON t {keys}")[:2] == (
         "failed",
-        "Found duplicate key while validating index for UCVs",
+        "found duplicate key(s) while validating index uniqueness",
     )
     assert admin.cell("SELECT indisvalid FROM pg_index WHERE indexrelid = 'u'::regclass") == "f"
     insert = "INSERT INTO t (k, v, n) SELECT k + 100, v, n FROM t WHERE k > 5"
