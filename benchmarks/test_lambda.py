@@ -107,8 +107,8 @@ def test_distance(
     near_a_trip = kept(dsql_load, dsql_inserts.mix, dsql_plan, 1).latency("insert_row").p50_ms
     with_new = renewed(dsql_load, dsql_inserts.mix, dsql_plan, 1).latency("insert_row").p50_ms
     note("Lambda across Regions", {"kept_insert_p50_ms": near_a_trip, "new_insert_p50_ms": with_new})
-    assert 95 < near_a_trip < 200
-    assert with_new > 3 * near_a_trip
+    assert near_a_trip > 95
+    assert with_new > near_a_trip + 250  # TCP, TLS and the token: three round trips
 
 
 def test_a_second_region_costs_a_writer_its_commit(
@@ -125,8 +125,9 @@ def test_a_second_region_costs_a_writer_its_commit(
             p50[profile, name] = kept(dsql_load, mix, dsql_plan, 1).latency(name).p50_ms
     slower = {name: p50["multi-region", name] / p50["us-east-1-2026", name] for name in ("insert_row", "read_row")}
     note("Lambda multi-Region", {"insert_slowdown": slower["insert_row"], "select_slowdown": slower["read_row"]})
-    assert slower["insert_row"] > 2
-    assert slower["insert_row"] > slower["read_row"]
+    longer = {name: p50["multi-region", name] - p50["us-east-1-2026", name] for name in slower}
+    assert longer["insert_row"] > 10  # of the 20 ms that a COMMIT waits for the other Region
+    assert longer["read_row"] < longer["insert_row"] / 2
 
 
 def test_every_region_of_a_cluster(
