@@ -266,7 +266,7 @@ def dial(
                     continue
                 if (reason := patience.reason(error)) is not error:
                     raise reason from None
-            if retried or not _may_be_stale(error, tokens, signed_before):
+            if retried or not may_be_stale(error, tokens, signed_before):
                 raise
             retried = True
             continue
@@ -305,7 +305,7 @@ async def dial_async(
                     continue
                 if (reason := patience.reason(error)) is not error:
                     raise reason from None
-            if retried or not _may_be_stale(error, tokens, signed_before):
+            if retried or not may_be_stale(error, tokens, signed_before):
                 raise
             retried = True
             continue
@@ -353,7 +353,7 @@ class _AddressClock:
         self._attempt.too_slow(time.monotonic() - self._begin)
 
 
-def _may_be_stale(error: BaseException, tokens: TokenSource, signed_before: int) -> bool:
+def may_be_stale(error: BaseException, tokens: TokenSource, signed_before: int) -> bool:
     """Tell whether a fresh token may help, and have one signed for the next attempt.
 
     "access denied" is DSQL's answer to a stale token as to a missing permission; the hint tells, if there is one.

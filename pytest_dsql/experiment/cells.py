@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, final
 
 from pytest_dsql.errors import UsageError
-from pytest_dsql.experiment.stretch import MOST_PER_CELL, How, Shape, Surroundings, measure
+from pytest_dsql.experiment.stretch import MOST_PER_CELL, How, Shape, Surroundings, Unchecked, measure
 from pytest_dsql.load.arrivals import SCHEDULED
 from pytest_dsql.load.cost import NO_BOOKS, Books
 from pytest_dsql.load.measurement import Arrival, ConnectStats, Measurement
@@ -290,6 +290,7 @@ class Load:
         workers = how.get("workers", self.workers)
         _whole("workers", workers, 1, 256)
         _seconds("warmup", warmup, 0.0)
+        _seconds("answer_timeout", how.get("answer_timeout", 1.0), 0.1)
         _seconds("duration", duration, 0.1)
         identity = self._next_id()
         repeat = self._repeat
@@ -310,6 +311,13 @@ class Load:
             self.record(cell)
             keeper.keep(cell.measurement, cell.invariants, cell.simulated)
 
+        def more(windows: int) -> tuple[Measurement, dict[str, int] | None]:
+            # A further stretch has as many windows as the cell has had: 1, then 2. So its number is new.
+            try:
+                return stretch(1 + windows, duration * windows)
+            except Unchecked as failed:  # what the cell had before is recorded, and stands
+                raise _cause(failed) from None
+
         def cell_of(measurement: Measurement, invariants: dict[str, int] | None) -> Cell:
             cell = Cell(
                 measurement,
@@ -319,8 +327,7 @@ class Load:
                 invariants=invariants,
                 repeat=repeat,
                 window_s=duration,
-                # A further stretch has as many windows as the cell has had: 1, then 2. So its number is new.
-                extend=lambda windows: stretch(1 + windows, duration * windows),
+                extend=None if measurement.long is not None else more,
                 record=record,
             )
             self._cells.append(cell)
@@ -337,6 +344,11 @@ class Load:
             if interruption.measurement is not None:
                 cell_of(interruption.measurement, None if mix.workload is None else {})
             raise
+        except Unchecked as failed:
+            reason = "what was to follow the load did not come to its end"
+            failed.measurement.interrupted = failed.measurement.interrupted or reason
+            cell_of(failed.measurement, None if mix.workload is None else {})
+            raise _cause(failed) from None
 
     def _next_id(self) -> str:
         self._made += 1
@@ -353,6 +365,11 @@ def connections_for(rate: float, slo: Slo) -> int:
     limits = [limit for one in slo.latencies for limit in one.limits.values()]
     slowest_s = max(limits, default=1_000_000_000) / 1e9
     return min(max(_FEWEST_CONNECTIONS, math.ceil(1.2 * rate * slowest_s)), _MOST_CONNECTIONS)
+
+
+def _cause(failed: Unchecked) -> BaseException:
+    assert failed.__cause__ is not None
+    return failed.__cause__
 
 
 def _whole(name: str, value: object, low: int, high: int) -> None:

@@ -37,9 +37,19 @@ class How(TypedDict, total=False):
 
     access: Access  #: how transactions draw their keys with `ctx.pick`; evenly unless said otherwise
     attempts: int  #: how often one request is tried at most; 3
+    answer_timeout: float  #: seconds without a word after which a connection that owes an answer is lost; 60
     pipeline: bool  #: whether BEGIN goes with a transaction's first statements, in one round trip; no
     workers: int  #: worker processes that make the load; those of the run unless said otherwise
     during: Callable[[], object]  #: runs once, in a thread of its own, a moment after the window has opened
+
+
+@final
+class Unchecked(Exception):
+    """The load was made, and then something went wrong (its cause): what was measured is to be kept all the same."""
+
+    def __init__(self, measurement: Measurement) -> None:
+        super().__init__("what was measured could not be checked")
+        self.measurement: Final = measurement
 
 
 @final
@@ -94,10 +104,10 @@ class Surroundings:
 def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tuple[Measurement, dict[str, int] | None]:
     """Run stretch `number` of a cell, and check the data it left; the invariants are None when the mix has none.
 
-    Raises what `run_cell` does, and what `during` raised.
+    Raises what `run_cell` does; Unchecked because of what `during`, or the check itself, raised.
     """
     from pytest_dsql.load.fleet import CellInterrupted, run_cell
-    from pytest_dsql.load.plan import CellPlan
+    from pytest_dsql.load.plan import ANSWER_TIMEOUT_S, CellPlan
 
     workload = shape.mix.workload
     run = _begin(shape, on, window_s)
@@ -117,6 +127,7 @@ def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tup
         access=how.get("access", UNIFORM),
         retry=replace(RETRY, attempts=how.get("attempts", RETRY.attempts)),
         pipeline=how.get("pipeline", False),
+        answer_timeout_s=how.get("answer_timeout", ANSWER_TIMEOUT_S),
     )
     before = on.injections()
     beside = Beside(how.get("during"))
@@ -133,18 +144,21 @@ def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tup
     except BaseException:
         beside.wait(_PATIENCE_S)
         raise
-    beside.wait()
-    beside.raise_its_error()
-    measurement.simulated = on.injections() != before
-    measurement.cost = on.books.end(used, shape.id, measurement)
-    if workload is None:
-        return measurement, None
-    tally = Tally(
-        committed=measurement.committed,
-        ambiguous=measurement.ambiguous,
-        complete=measurement.interrupted is None,
-    )
-    return measurement, workload.check_cell(on.connect, run, tally)
+    try:
+        beside.wait()
+        measurement.simulated = on.injections() != before
+        measurement.cost = on.books.end(used, shape.id, measurement)
+        beside.raise_its_error()
+        if workload is None:
+            return measurement, None
+        tally = Tally(
+            committed=measurement.committed,
+            ambiguous=measurement.ambiguous,
+            complete=measurement.interrupted is None,
+        )
+        return measurement, workload.check_cell(on.connect, run, tally)
+    except BaseException as error:  # also Ctrl-C
+        raise Unchecked(measurement) from error
 
 
 def _begin(shape: Shape, on: Surroundings, window_s: float) -> CellRun:

@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import math
-from array import array
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from pytest_dsql.errors import BudgetReached
+from pytest_dsql.errors import BudgetReached, UsageError
 from pytest_dsql.load.connections import judge_stats, raise_unless_passed
 from pytest_dsql.load.cost import Cost
 from pytest_dsql.load.measurement import ConnectStats, GeneratorHealth, Measurement, Outcome, Samples
 from pytest_dsql.load.merging import merge_measurements
-from pytest_dsql.load.statistics import LatencySummary, Summaries, answered, distribution
-from pytest_dsql.load.table import cell_table
+from pytest_dsql.load.sampled import (
+    COMMITTED,
+    FAILED,
+    PARTS,
+    Part,
+    attempts_of,
+    interval_of,
+    requests_of,
+    series_in,
+    successes_of,
+    summary_of,
+    uncountable,
+)
+from pytest_dsql.load.statistics import Summaries
+from pytest_dsql.load.table import GENERATOR, cell_table, generator_figures
 from pytest_dsql.slo.connecting import EXPLAINED
-from pytest_dsql.slo.evidence import OUTCOME_COUNTS, Counts, Evidence, Generator, Requests
-from pytest_dsql.slo.interval import CONFIDENCE, percentile_interval
+from pytest_dsql.slo.evidence import Evidence, Generator
+from pytest_dsql.slo.interval import CONFIDENCE
 from pytest_dsql.slo.objectives import ALLOWED_OVER, Slo
-from pytest_dsql.slo.throughput import SLICES, margin_tps
+from pytest_dsql.slo.throughput import margin_tps
 from pytest_dsql.slo.verdict import LOOKS, ObjectiveResult, Verdict, judge
+
+if TYPE_CHECKING:
+    from pytest_dsql.load.digest import Digest
+    from pytest_dsql.load.series import Series
 
 #: Runs that many further planned windows of the same cell; returns what they measured and the violations of each
 #: invariant over their rows (None when the mix has no invariants).
@@ -31,12 +46,6 @@ Extend: TypeAlias = "Callable[[int], tuple[Measurement, Mapping[str, int] | None
 #: SQLSTATEs of attempts that lost to another transaction.
 _CONFLICTS: Final = ("40001", "40P01")
 _WORST_FIRST: Final = ("fail", "invalid", "inconclusive", "pass")
-_COMMITTED: Final = (Outcome.OK, Outcome.OK_RETRIED)
-_FAILED: Final = tuple(one for one in Outcome if OUTCOME_COUNTS[one.name.lower()] is Counts.FAILED)
-#: Value of `Outcome` -> value of `Counts`, for bytes.translate.
-_COUNTS: Final = bytes(
-    OUTCOME_COUNTS[Outcome(value).name.lower()] if value in set(Outcome) else Counts.FAILED for value in range(256)
-)
 
 
 @final
@@ -85,11 +94,9 @@ class Cell:
         self.simulated = self.simulated or measurement.simulated
         self.invariants = None if invariants is None else dict(invariants)
         self._intervals: dict[tuple[str, str], tuple[float | None, float | None]] = {}
-        samples = measurement.samples
-        self.latency = _summaries(samples, lambda one: one.latency_ns)
-        self.wait = _summaries(samples, lambda one: one.wait_ns)
-        self.service = _summaries(samples, lambda one: one.service_ns)
-        self.backoff = _summaries(samples, lambda one: one.backoff_ns)
+        self._series: Series | None = None
+        requests = measurement.requests
+        self.latency, self.wait, self.service, self.backoff = (_summaries(requests, part) for part in PARTS)
 
     def __repr__(self) -> str:
         return f"<cell {self.id}: {self.tps:,.1f} transactions/s, {self.connections} connections>"
@@ -102,7 +109,7 @@ class Cell:
     @property
     def tps(self) -> float:
         """Successful (committed) transactions per second."""
-        return self._per_second(sum(one.count(*_COMMITTED) for one in self.measurement.samples.values()))
+        return self._per_second(sum(one.count(*COMMITTED) for one in self.measurement.requests.values()))
 
     @property
     def tps_interval(self) -> tuple[float | None, float | None]:
@@ -110,7 +117,7 @@ class Cell:
 
         It comes from how the rate varies within the window; how it varies between runs only repeats can tell.
         """
-        margin = margin_tps(_successes(self.measurement), self.measurement.duration_s, (1 - CONFIDENCE) / 2)
+        margin = margin_tps(successes_of(self.measurement), self.measurement.duration_s, (1 - CONFIDENCE) / 2)
         if not math.isfinite(margin) or not self.tps:
             return None, None
         return max(0.0, self.tps - margin), self.tps + margin
@@ -122,7 +129,7 @@ class Cell:
 
     @property
     def _attempts(self) -> int:
-        return sum(sum(one.attempts) for one in self.measurement.samples.values())
+        return sum(attempts_of(one) for one in self.measurement.requests.values())
 
     def _per_second(self, count: int) -> float:
         duration_s = self.measurement.duration_s
@@ -131,13 +138,13 @@ class Cell:
     @property
     def outcomes(self) -> dict[str, int]:
         """Outcome -> requests, all transactions together. They add up to the arrivals."""
-        return {one.name.lower(): sum(s.count(one) for s in self.measurement.samples.values()) for one in Outcome}
+        return {one.name.lower(): sum(s.count(one) for s in self.measurement.requests.values()) for one in Outcome}
 
     @property
     def errors(self) -> dict[str, int]:
         """SQLSTATE, or `connection` -> failed attempts, all transactions together."""
         total: Counter[str] = Counter()
-        for one in self.measurement.samples.values():
+        for one in self.measurement.requests.values():
             total.update(one.errors)
         return dict(total)
 
@@ -145,7 +152,7 @@ class Cell:
     def messages(self) -> dict[str, str]:
         """What the database said, masked: for each key of `errors` the text of one failed attempt."""
         found: dict[str, str] = {}
-        for one in self.measurement.samples.values():
+        for one in self.measurement.requests.values():
             found = one.messages | found
         return found
 
@@ -159,7 +166,7 @@ class Cell:
     def failure_rate(self) -> float:
         """Share of the requests that failed technically, after their last attempt, or were never sent."""
         arrivals = self.measurement.arrivals
-        failed = sum(one.count(*_FAILED) for one in self.measurement.samples.values())
+        failed = sum(one.count(*FAILED) for one in self.measurement.requests.values())
         return failed / arrivals if arrivals else 0.0
 
     @property
@@ -184,6 +191,18 @@ class Cell:
         return self.measurement.cost
 
     @property
+    def is_long(self) -> bool:
+        """Whether requests were only counted: percentiles are then at most 0.1 % too long, and it has one look."""
+        return self.measurement.long is not None
+
+    @property
+    def series(self) -> Series:
+        """The window second by second; in steps of several seconds when it is longer than an hour."""
+        if self._series is None:
+            self._series = series_in(self.measurement)
+        return self._series
+
+    @property
     def look(self) -> int:
         """Which look the cell is at: 1, 2 or 3 after 1, 2 or 4 planned windows."""
         return self.measurement.look.bit_length()
@@ -195,9 +214,8 @@ class Cell:
         """
         known = self._intervals.get((transaction, percentile))
         if known is None:
-            samples = self.measurement.samples[transaction]
             share = 1 - float(ALLOWED_OVER[percentile])
-            low, high = percentile_interval(answered(samples, samples.latency_ns), share)
+            low, high = interval_of(self.measurement.requests[transaction], share)
             known = None if low is None else low / 1e6, None if high is None else high / 1e6
             self._intervals[transaction, percentile] = known
         return known
@@ -212,6 +230,11 @@ class Cell:
         for known, verdict in self._verdicts:
             if known == slo:
                 return verdict
+        if self.is_long and (limits := uncountable(slo)):
+            raise UsageError(
+                "the requests of a long cell are counted by four digits of their latency, so its limits can have no "
+                f"more: {', '.join(f'{one:g} ms' for one in limits)}"
+            )
         looks = LOOKS if self._extend is not None else 1
         while True:
             verdict = judge(slo, self.evidence(), look=min(self.look, looks), looks=looks)
@@ -224,6 +247,7 @@ class Cell:
                 verdict = replace(verdict, reasons=(*verdict.reasons, f"It can't have more samples: {reached}."))
                 break
             self._add(windows, *stretch)
+        verdict = replace(verdict, reasons=(*verdict.reasons, f"{GENERATOR}{generator_figures(self)}."))
         self._keep(slo, verdict)
         return verdict
 
@@ -269,7 +293,7 @@ class Cell:
         ended early; their text is the table.
         """
         __tracebackhide__ = True
-        committed = sum(one.count(*_COMMITTED) for one in self.measurement.samples.values())
+        committed = sum(one.count(*COMMITTED) for one in self.measurement.requests.values())
         verdict = self._void()
         if verdict is None and self.measurement.interrupted is not None:
             verdict = Verdict("inconclusive", (f"The cell ended early ({self.measurement.interrupted}).",))
@@ -333,9 +357,9 @@ class Cell:
             complete = None if planned_s is None else min(1.0, max(measured.duration_s / planned_s, 1e-3))
         health = measured.generator
         return Evidence(
-            requests=[_requests(one) for one in measured.samples.values()],
+            requests=[requests_of(one) for one in measured.requests.values()],
             duration_s=measured.duration_s,
-            successes=_successes(measured),
+            successes=successes_of(measured),
             generator=Generator(
                 cpu=health.cpu,
                 runqueue_wait=health.runqueue_wait,
@@ -351,33 +375,5 @@ class Cell:
         )
 
 
-def _summaries(samples: Mapping[str, Samples], column: Callable[[Samples], array[int]]) -> Summaries:
-    def summarise(name: str) -> LatencySummary:
-        one = samples[name]
-        return LatencySummary.of(distribution(answered(one, column(one))))
-
-    return Summaries(samples, summarise)
-
-
-def _requests(samples: Samples) -> Requests:
-    return Requests(
-        name=samples.name,
-        kind=samples.kind,
-        start_ns=samples.intended_ns,
-        latency_ns=samples.latency_ns,
-        counts=samples.outcome.tobytes().translate(_COUNTS),
-        committed=samples.count(*_COMMITTED),
-        wait_ns=samples.wait_ns if any(samples.wait_ns) else None,
-    )
-
-
-def _successes(measured: Measurement) -> list[int]:
-    """Count the committed transactions by slice of the window in which they were to start."""
-    bounds = [round(measured.duration_s * 1e9 * index / SLICES) for index in range(SLICES)]
-    slices = [0] * SLICES
-    for samples in measured.samples.values():
-        edges = [0, *(bisect_left(samples.intended_ns, bound) for bound in bounds[1:]), len(samples)]
-        for index in range(SLICES):
-            part = samples.outcome[edges[index] : edges[index + 1]]
-            slices[index] += sum(part.count(int(one)) for one in _COMMITTED)
-    return slices
+def _summaries(requests: Mapping[str, Samples | Digest], part: Part) -> Summaries:
+    return Summaries(requests, lambda name: summary_of(requests[name], part))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from array import array
 from collections.abc import Callable
 from dataclasses import fields
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from pytest_dsql.connect.dialer import Dial
+from pytest_dsql.connect.dialer import Dial, may_be_stale
 from pytest_dsql.errors import ConnectionFailed
 from pytest_dsql.load.measurement import ConnectStats
 from pytest_dsql.masking import mask
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pytest_dsql.connect.endpoint import Endpoint
     from pytest_dsql.connect.token import TokenSource
     from pytest_dsql.load.loop import Loop
+
+#: Of more connections than this a random choice of as many shows how long they took: the others are only counted.
+MOST_TIMED: Final = 50_000
 
 #: Called with the connection, or with why there is none.
 Decided: TypeAlias = "Callable[[PGconn | ConnectionFailed], None]"
@@ -38,12 +42,20 @@ class ConnectLog:
 
     def __init__(self) -> None:
         self.stats = ConnectStats()
+        self._chance: Final = random.Random(0)
 
     def made(self, phases: Phases) -> None:
         """Count a connection that was made, and how long its phases took."""
         stats = self.stats
         stats.attempted += 1
         stats.succeeded += 1
+        if stats.succeeded > MOST_TIMED:
+            # Algorithm R (Vitter 1985, "Random sampling with a reservoir"): each is kept with the same chance.
+            place = self._chance.randrange(stats.succeeded)
+            if place < MOST_TIMED:
+                for phase in fields(phases):
+                    stats.phases_ns[phase.name.removesuffix("_ns")][place] = getattr(phases, phase.name)
+            return
         for phase in fields(phases):
             value = getattr(phases, phase.name)
             name = phase.name.removesuffix("_ns")
@@ -65,9 +77,24 @@ class Connecting:
     """One connection attempt; `decided` is called once, from the loop and never from the constructor.
 
     It is counted in `log`; with `on_trial`, one that was made is left to the caller, who counts it by its `phases`.
+    One whose token was used before and is refused now begins anew with a fresh token, once, and counts as one.
     """
 
-    __slots__ = ("_decided", "_dial", "_fileno", "_log", "_loop", "_on_trial", "_patience_s", "phases")
+    __slots__ = (
+        "_decided",
+        "_dial",
+        "_endpoint",
+        "_fileno",
+        "_log",
+        "_loop",
+        "_on_trial",
+        "_patience_s",
+        "_renewed",
+        "_signed_before",
+        "_timeout_s",
+        "_tokens",
+        "phases",
+    )
 
     phases: Phases  #: once it was made
 
@@ -86,17 +113,25 @@ class Connecting:
         self._loop = loop
         self._log = log
         self._decided: Decided | None = decided
-        self._dial: Dial | None = None
+        self._endpoint = endpoint
+        self._tokens = tokens
+        self._timeout_s = timeout_s
+        self._renewed = False  #: the token was
         self._fileno = -1
+        self._begin()
+
+    def _begin(self) -> None:
+        self._dial: Dial | None = None
+        self._signed_before = self._tokens.signed
         try:
-            self._dial = dial = Dial(endpoint, tokens.token())
+            self._dial = dial = Dial(self._endpoint, self._tokens.token())
         except ConnectionFailed as error:
             failure = error
-            loop.at(0, lambda: self._fail(failure))
+            self._loop.at(0, lambda: self._fail(failure))
             return
-        self._patience_s = timeout_s / (1 + dial.addresses_left)
+        self._patience_s = self._timeout_s / (1 + dial.addresses_left)
         self._watch(dial)
-        self._begin_waiting()
+        self._begin_waiting(dial)
 
     def _watch(self, dial: Dial) -> None:
         self._fileno = dial.fileno()
@@ -115,7 +150,11 @@ class Connecting:
         try:
             done = dial.advance()
         except ConnectionFailed as error:
-            self._fail(error)
+            if not self._renewed and may_be_stale(error, self._tokens, self._signed_before):
+                self._renewed = True
+                self._begin()
+            else:
+                self._fail(error)
             return
         if not done:
             self._watch(dial)
@@ -128,13 +167,12 @@ class Connecting:
                 self._log.made(dial.phases)
             decided(dial.pgconn)
 
-    def _begin_waiting(self) -> None:
-        self._loop.at(perf_counter_ns() + int(self._patience_s * 1e9), self._time_out)
+    def _begin_waiting(self, dial: Dial) -> None:
+        self._loop.at(perf_counter_ns() + int(self._patience_s * 1e9), lambda: self._time_out(dial))
 
-    def _time_out(self) -> None:
+    def _time_out(self, dial: Dial) -> None:
         """Give up an address that does not answer; go on with the next one, if there is one."""
-        dial = self._dial
-        if dial is None:
+        if dial is not self._dial:
             return
         self._unwatch()
         try:
@@ -143,7 +181,7 @@ class Connecting:
             self._fail(error)
             return
         self._watch(dial)
-        self._begin_waiting()
+        self._begin_waiting(dial)
 
     def _fail(self, error: ConnectionFailed) -> None:
         self._unwatch()

@@ -13,12 +13,13 @@ from pytest_dsql.connect.backoff import BACKOFF
 from pytest_dsql.errors import ConnectionFailed
 from pytest_dsql.load.arrivals import schedule_of
 from pytest_dsql.load.connecting import Connecting, ConnectLog, Decided
-from pytest_dsql.load.health import HealthMonitor, WorkerHealth, collect_young
+from pytest_dsql.load.health import HealthMonitor, WorkerHealth, collect_all, collect_young
 from pytest_dsql.load.open_session import OpenSession
 from pytest_dsql.load.plan import CONNECT_TIMEOUT_S, WorkerShare
-from pytest_dsql.load.queue import Queue
+from pytest_dsql.load.queue import AHEAD_NS, Queue
 from pytest_dsql.load.recorder import Batch, Recorder
 from pytest_dsql.load.retry import is_limit
+from pytest_dsql.load.round_trips import round_trips
 from pytest_dsql.load.session import Session
 from pytest_dsql.load.statements import new_converter
 from pytest_dsql.transaction import stream_seed
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 #: How often a worker reports what it has measured.
 REPORT_S: Final = 0.25
+#: After so many reports garbage that is no longer young is collected as well: a cell may go on for hours.
+_ALL_TICKS: Final = 240
 #: So many first connections are under way at once: thousands of handshakes together, each would wait for all others and
 #: take longer than one may.
 _AT_ONCE: Final = 256
@@ -41,6 +44,8 @@ _PATIENCE_PER_CONNECTION_S: Final = 0.02
 #: `SELECT 1` this often, or for this long, gives the round-trip time.
 _RTT_COUNT: Final = 50
 _RTT_LIMIT_S: Final = 2.0
+#: So many looks make up the time after which a connection that says nothing is lost.
+_SILENT_LOOKS: Final = 4
 #: The drain of a cell that was told to stop.
 _STOP_DRAIN_S: Final = 1.0
 
@@ -89,6 +94,7 @@ class Driver:
         self._active: set[Session] = set()
         self._over = False
         self._warming_up = False
+        self._ticks = 0
 
     def _make_queue(self) -> Queue | None:
         plan = self.plan
@@ -102,6 +108,7 @@ class Driver:
             length_s=plan.warmup_s + plan.window_s,
             worker=self.share.index,
             workers=plan.worker_count,
+            until_s=AHEAD_NS / 1e9 if plan.is_long else None,
         )
         return Queue(self.loop, schedule)
 
@@ -200,15 +207,13 @@ class Driver:
     def measure_rtt(self) -> list[int]:
         """Return the times of some `SELECT 1` on an idle connection, in nanoseconds."""
         pgconn = self._one_connection() if self.churn else self._sessions[0].pgconn
-        times: list[int] = []
-        limit_ns = perf_counter_ns() + int(_RTT_LIMIT_S * 1e9)
-        # Blocking on purpose: nothing else is under way, and nothing of the loop's may be in the figure.
-        while pgconn is not None and len(times) < _RTT_COUNT and perf_counter_ns() < limit_ns:
-            began_ns = perf_counter_ns()
-            pgconn.exec_(b"SELECT 1")
-            times.append(perf_counter_ns() - began_ns)
-        if self.churn and pgconn is not None:
+        if pgconn is None:
+            return []
+        times, sound = round_trips(pgconn, count=_RTT_COUNT, limit_s=_RTT_LIMIT_S)
+        if self.churn:
             pgconn.finish()
+        elif not sound:
+            self._sessions[0].disconnect()  # its first request makes another
         return times
 
     @property
@@ -226,6 +231,7 @@ class Driver:
             health,
             schedule_lag_p99_ns=queue.schedule_lag_p99_ns,
             connection_wait_p99_ns=queue.connection_wait_p99_ns,
+            connection_wait_share=queue.connection_wait_share,
         )
 
     # -- the cell ------------------------------------------------------------------------------------------------
@@ -244,6 +250,7 @@ class Driver:
         self.loop.at(self.end_ns, self._close_window)
         self.loop.at(self.end_ns + int(plan.drain_s * 1e9), self._end)
         self.loop.at(start_ns, self._tick)
+        self.loop.at(start_ns, self._look_for_silence)
 
     def _start(self) -> None:
         if self.queue is not None:
@@ -264,8 +271,23 @@ class Driver:
         if self.queue is not None:
             self.queue.settle()
         self._report(self.recorder.take())
-        collect_young()
+        self._ticks += 1
+        if self._ticks % _ALL_TICKS:
+            collect_young()
+        else:
+            collect_all()
         self.loop.at(perf_counter_ns() + int(REPORT_S * 1e9), self._tick)
+
+    def _look_for_silence(self) -> None:
+        """Give up connections whose answer is overdue: a peer that is gone without a word would hold them for good."""
+        if self._over:
+            return
+        timeout_s = self.plan.answer_timeout_s
+        for session in self._sessions:
+            # The first of them may have come right after the request.
+            if session.unheard_looks() > _SILENT_LOOKS:
+                session.give_up_waiting(f"no answer for {timeout_s:g} s")
+        self.loop.at(perf_counter_ns() + int(timeout_s * 1e9 / _SILENT_LOOKS), self._look_for_silence)
 
     def session_ended(self, session: Session) -> None:
         """Called by a session that has no more requests to begin."""

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from pytest_dsql.errors import DsqlError, LoadFailed
+from pytest_dsql.load.digest import Condenser
 from pytest_dsql.load.health import worst
 from pytest_dsql.load.loop import Loop
 from pytest_dsql.load.measurement import ConnectStats, Measurement, Outcome
@@ -94,7 +95,7 @@ class _Cell:
         self._loop = Loop()
         self._fleet = Fleet(self._loop, received=self._received, died=self._died, scheduler=scheduler)
         self._lead_ns = _LEAD_NS if scheduler is None else _FAR_LEAD_NS
-        self._tallies = Tallies.of(plan.mix.transactions)
+        self._tallies: Tallies | Condenser = Tallies.of(plan.mix.transactions)
         self._shares = plan.shares()
         self._connected = [0] * len(self._shares)
         self._ready = 0
@@ -148,6 +149,8 @@ class _Cell:
         end_ns = window_ns + int(plan.window_s * 1e9)
         self._began_ns = start_ns
         self._window_ns = (window_ns, end_ns)
+        if plan.is_long:
+            self._tallies = Condenser(plan.mix.transactions, window_start_ns=window_ns, window_end_ns=end_ns)
         self._fleet.tell("start", start_ns)
         self._loop.at(end_ns + int((plan.drain_s + _GRACE_S) * 1e9), self._kill_the_late)
 
@@ -282,6 +285,7 @@ class _Cell:
         for one in self._done.values():
             connect = merge_connects(connect, one.connect)
         connect.elapsed_ns = max((one.connect.elapsed_ns for one in self._done.values()), default=0)
+        tallies = self._tallies
         return Measurement(
             arrival=plan.arrival,
             access=plan.access.describe(),
@@ -291,7 +295,8 @@ class _Cell:
             workers=len(self._shares),
             warmup_s=plan.warmup_s,
             duration_s=duration_s,
-            samples=self._tallies.samples(opens_ns, closes_ns),
+            samples=tallies.samples(opens_ns, closes_ns) if isinstance(tallies, Tallies) else {},
+            long=tallies.result(duration_s) if isinstance(tallies, Condenser) else None,
             generator=worst([one.health for one in self._done.values() if one.health is not None]),
             connect=connect,
             rtt_ns=distribution(self._rtt or []),

@@ -5,14 +5,18 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter_ns, process_time_ns
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from pytest_dsql.load.measurement import GeneratorHealth
 
 if TYPE_CHECKING:
     from pytest_dsql.load.loop import Loop
+
+#: Of the clock, one after the other: some 0.2 ms altogether.
+_READINGS: Final = 2_000
 
 
 @final
@@ -28,6 +32,8 @@ class WorkerHealth:
     gc_pause_max_ns: int
     schedule_lag_p99_ns: int | None = None  #: None in closed loop, which has no schedule
     connection_wait_p99_ns: int = 0
+    connection_wait_share: float = 0.0
+    clock_resolution_ns: int = 0
 
 
 @final
@@ -68,6 +74,7 @@ class HealthMonitor:
             loop_lag_p99_ns=self._loop.lag_quantile_ns(0.99),
             loop_lag_max_ns=self._loop.lag_max_ns,
             gc_pause_max_ns=self._gc_pause_max_ns,
+            clock_resolution_ns=clock_resolution_ns(),
         )
 
     @property
@@ -81,6 +88,12 @@ class HealthMonitor:
             self._gc_began_ns = now
         else:
             self._gc_pause_max_ns = max(self._gc_pause_max_ns, now - self._gc_began_ns)
+
+
+def clock_resolution_ns() -> int:
+    """Return the smallest step in which `perf_counter_ns` advances, as seen by reading it over and over."""
+    readings = [perf_counter_ns() for _ in range(_READINGS)]
+    return min((after - before for before, after in pairwise(readings) if after > before), default=0)
 
 
 def runqueue_wait_ns() -> int | None:
@@ -105,6 +118,11 @@ def collect_young() -> None:
     gc.collect(1)
 
 
+def collect_all() -> None:
+    """Collect all garbage; what existed before the measurement is frozen, and costs nothing."""
+    gc.collect()
+
+
 def worst(workers: Sequence[WorkerHealth]) -> GeneratorHealth:
     """Return the health of a generator: each figure from its worst worker."""
     waits = [one.runqueue_wait for one in workers if one.runqueue_wait is not None]
@@ -118,4 +136,6 @@ def worst(workers: Sequence[WorkerHealth]) -> GeneratorHealth:
         schedule_lag_p99_ns=max(lags) if lags else None,
         connection_wait_p99_ns=max((one.connection_wait_p99_ns for one in workers), default=0),
         gc_pause_max_ns=max((one.gc_pause_max_ns for one in workers), default=0),
+        connection_wait_share=max((one.connection_wait_share for one in workers), default=0.0),
+        clock_resolution_ns=max((one.clock_resolution_ns for one in workers), default=0),
     )

@@ -50,8 +50,10 @@ class Link:
         "_preparing",
         "_send",
         "_text",
+        "_unheard",
         "_values",
         "begun",
+        "heard",
     )
 
     _send: Any
@@ -74,6 +76,8 @@ class Link:
         self._gathering = False  #: the answer under way is more than one result
         self._collected: list[PGresult] = []  #: its results so far
         self._pipelined = False  #: it ends with a pipeline's sync
+        self.heard = True  #: the server has said something since the last look for silence
+        self._unheard = 0  #: looks in a row that found an answer due and nothing said
 
     @property
     def pgconn(self) -> PGconn | None:
@@ -109,7 +113,22 @@ class Link:
         except OperationalError as error:
             self._broke(error)
         else:
+            self.heard = True
             self._loop.arrived.append(self)
+
+    def unheard_looks(self) -> int:
+        """Count the looks, this one included, that have found an answer due and nothing said since the look before."""
+        if self.heard or self._idle or self._pgconn is None:
+            self._unheard = 0
+        else:
+            self._unheard += 1
+        self.heard = False
+        return self._unheard
+
+    def give_up_waiting(self, reason: str) -> None:
+        """Take the connection for lost: no answer came. Its request goes on as after any lost connection."""
+        self._unheard = 0
+        self._broke(OperationalError(reason))
 
     def act(self) -> None:
         """Take the answer, if it is complete, to the coroutine."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, final
 
 if TYPE_CHECKING:
     from pytest_dsql.load.cost import Cost
+    from pytest_dsql.load.digest import Digest, LongCell
 
 Kind: TypeAlias = Literal["read", "write"]
 
@@ -85,6 +86,8 @@ class GeneratorHealth:
     schedule_lag_p99_ns: int | None  #: open loop: how late requests were sent because of the generator
     connection_wait_p99_ns: int  #: how long requests queued for a connection
     gc_pause_max_ns: int = 0
+    connection_wait_share: float = 0.0  #: of the requests: those that found no connection free
+    clock_resolution_ns: int = 0  #: the smallest step in which the clock of the time stamps was seen to advance
 
 
 @final
@@ -123,7 +126,7 @@ class Measurement:
     workers: int
     warmup_s: float
     duration_s: float  #: the window's actual length
-    samples: dict[str, Samples]
+    samples: dict[str, Samples]  #: empty in a long cell, whose requests are only counted
     generator: GeneratorHealth
     connect: ConnectStats
     rtt_ns: Distribution | None  #: `SELECT 1` on an idle connection before the cell
@@ -138,8 +141,14 @@ class Measurement:
     interrupted: str | None = None  #: why the cell ended early (a worker died, SIGINT), None when it did not
     simulated: bool = False  #: whether the target injected latency or faults meanwhile
     cost: Cost | None = None  #: what it has used of what is paid for; None when nobody knows
+    long: LongCell | None = None  #: what a long cell has in place of samples
+
+    @property
+    def requests(self) -> Mapping[str, Samples | Digest]:
+        """The requests of the window by transaction: kept, or in a long cell counted."""
+        return self.samples if self.long is None else self.long.digests
 
     @property
     def arrivals(self) -> int:
         """Requests that belong to the window."""
-        return sum(len(one) for one in self.samples.values())
+        return sum(len(one) for one in self.requests.values())

@@ -19,6 +19,8 @@ def merge_measurements(first: Measurement, second: Measurement) -> Measurement:
 
     The generator is as healthy as in the worse of the two. Raises ValueError when they measured different things.
     """
+    if first.long is not None or second.long is not None:
+        raise ValueError("long cells can't be merged: their requests are only counted")
     described = [(one.arrival, one.connections, set(one.samples)) for one in (first, second)]
     if described[0] != described[1]:
         raise ValueError(f"only measurements of the same cell can be merged, not {described[0]} and {described[1]}")
@@ -82,6 +84,8 @@ def _worse(first: GeneratorHealth, second: GeneratorHealth) -> GeneratorHealth:
         schedule_lag_p99_ns=schedule_lag,
         connection_wait_p99_ns=max(first.connection_wait_p99_ns, second.connection_wait_p99_ns),
         gc_pause_max_ns=max(first.gc_pause_max_ns, second.gc_pause_max_ns),
+        connection_wait_share=max(first.connection_wait_share, second.connection_wait_share),
+        clock_resolution_ns=max(first.clock_resolution_ns, second.clock_resolution_ns),
     )
 
 

@@ -21,6 +21,11 @@ CONNECT_TIMEOUT_S: Final = 30.0
 #: A connection is replaced after this age, give or take a tenth; DSQL cuts it at 60 min (AWS user guide, "Cluster
 #: quotas and database limits in Amazon Aurora DSQL").
 CONNECTION_LIFETIME_S: Final = 50 * 60.0
+#: A connection on which an answer is due, and nothing has come for so long, is lost: its peer may be gone without a
+#: word, or hold it open and say nothing (which TCP's own probes don't notice).
+ANSWER_TIMEOUT_S: Final = 60.0
+#: The requests of a cell with a longer window are counted as they come, not kept.
+LONG_FROM_S: Final = 15 * 60.0
 
 
 @final
@@ -44,6 +49,8 @@ class CellPlan:
     pipeline: bool = False  #: BEGIN goes with a transaction's first statements, in one pipeline
     drain_s: float = DRAIN_S
     connection_lifetime_s: float = CONNECTION_LIFETIME_S
+    answer_timeout_s: float = ANSWER_TIMEOUT_S
+    long_from_s: float = LONG_FROM_S
 
     def __post_init__(self) -> None:
         rate = self.arrival.rate
@@ -57,6 +64,8 @@ class CellPlan:
             raise ValueError(f"a cell needs at least one worker, not {self.workers}")
         if self.run.slots < self.connections:
             raise ValueError(f"{self.connections} connections need as many slots; the run has {self.run.slots}")
+        if self.answer_timeout_s <= 0 or self.connection_lifetime_s <= 0:
+            raise ValueError("a connection's lifetime and the time for an answer must be longer than 0 s")
         if self.window_s <= 0 or self.warmup_s < 0 or self.drain_s < 0:
             raise ValueError("the window must be longer than 0 s, warm-up and drain not shorter than 0 s")
 
@@ -64,6 +73,11 @@ class CellPlan:
     def is_open(self) -> bool:
         """Whether requests arrive by a schedule."""
         return self.arrival.kind in SCHEDULED
+
+    @property
+    def is_long(self) -> bool:
+        """Whether requests are counted and not kept, so that the cell needs no more memory the longer it goes on."""
+        return self.window_s > self.long_from_s
 
     @property
     def worker_count(self) -> int:

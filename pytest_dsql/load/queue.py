@@ -7,13 +7,12 @@ published harness had 16 workers of 16 connections and waited 190 ms at 8,100/s 
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, Protocol, final
 
+from pytest_dsql.load.lags import Lags
 from pytest_dsql.load.measurement import Outcome
-from pytest_dsql.load.statistics import percentile
 
 if TYPE_CHECKING:
     from pytest_dsql.load.arrivals import Schedule
@@ -22,6 +21,10 @@ if TYPE_CHECKING:
 
 #: A request that has not been started so long after it was due is skipped, as the published experiment did.
 SKIP_AFTER_NS: Final = 2_000_000_000
+#: The schedule of a long cell is written out so far in advance, this often, and kept until so many were taken.
+AHEAD_NS: Final = 2_000_000_000
+_WRITE_OUT_NS: Final = 10_000_000
+_FORGET_FROM: Final = 20_000
 
 
 class Carrier(Protocol):
@@ -50,10 +53,9 @@ class Queue:
         "_schedule",
         "_start_ns",
         "_window_start_ns",
-        "lags_ns",
+        "lags",
         "taken",
-        "waits_none",
-        "waits_ns",
+        "waits",
     )
 
     def __init__(self, loop: Loop, schedule: Schedule) -> None:
@@ -68,9 +70,8 @@ class Queue:
         self._window_start_ns = 0
         self._recorder: Recorder | None = None
         self.taken = 0  #: requests that arrived and were given to a connection, skipped or cancelled
-        self.lags_ns: Final = array("q")  #: of the window: how late a request left although a connection was free
-        self.waits_ns: Final = array("q")  #: of the window: how long requests waited because no connection was free
-        self.waits_none = 0  #: requests of the window that did not
+        self.lags: Final = Lags(12)  #: of the window: how late a request left although a connection was free
+        self.waits: Final = Lags(15)  #: of the window: how long requests waited because no connection was free
 
     def begin(self, start_ns: int, window_start_ns: int, recorder: Recorder) -> None:
         """Let the first request come due; `start_ns` is the start of the cell."""
@@ -78,11 +79,29 @@ class Queue:
         self._window_start_ns = window_start_ns
         self._recorder = recorder
         self._arm()
+        self._write_out()
+
+    def _write_out(self) -> None:
+        """Write out the schedule of a long cell, a hundredth of a second at a time, and forget what was taken."""
+        schedule = self._schedule
+        if schedule.complete:
+            return
+        now_ns = perf_counter_ns()
+        schedule.write_out(now_ns - self._start_ns + AHEAD_NS)
+        if self._head > _FORGET_FROM:
+            schedule.forget(self._head)
+            self._head = 0
+        self._end = len(self._after_ns)
+        self._loop.at(now_ns + _WRITE_OUT_NS, self._write_out)
+        if schedule.complete:
+            self._loop.at(0, self._due)
+        else:
+            self._arm()
 
     @property
     def over(self) -> bool:
         """Whether every request was taken."""
-        return self._head >= self._end
+        return self._head >= self._end and self._schedule.complete
 
     def wait(self, carrier: Carrier) -> None:
         """Call the carrier when there is something for it to take."""
@@ -120,10 +139,10 @@ class Queue:
         """Note how late a request was sent. `was_free`: not for want of a connection."""
         if intended_ns >= self._window_start_ns:
             if was_free:
-                self.lags_ns.append(now_ns - intended_ns)
-                self.waits_none += 1
+                self.lags.count(now_ns - intended_ns)
+                self.waits.count(0)
             else:
-                self.waits_ns.append(now_ns - intended_ns)
+                self.waits.count(now_ns - intended_ns)
 
     def _arm(self) -> None:
         if not self._free or self._head >= self._end:
@@ -140,7 +159,7 @@ class Queue:
         after_ns = self._after_ns
         while free and self._head < self._end and self._start_ns + after_ns[self._head] <= perf_counter_ns():
             free.popleft().carry()
-        if self._head >= self._end:
+        if self.over:
             # Whoever is still free has nothing to come.
             while free:
                 free.popleft().carry()
@@ -155,6 +174,7 @@ class Queue:
 
     def close(self, now_ns: int) -> None:
         """Let nothing arrive after `now_ns`."""
+        self._schedule.end()
         # By bisection it would be faster; it happens once, at the end of an interrupted cell.
         while self._end > self._head and self._start_ns + self._after_ns[self._end - 1] > now_ns:
             self._end -= 1
@@ -185,16 +205,19 @@ class Queue:
             attempts=0,
         )
         if intended_ns >= self._window_start_ns:
-            self.waits_ns.append(now_ns - intended_ns)
+            self.waits.count(now_ns - intended_ns)
 
     @property
     def schedule_lag_p99_ns(self) -> int:
         """How late 99 % of the requests that found a connection free left at most; 0 without any."""
-        return percentile(sorted(self.lags_ns), 990) if self.lags_ns else 0
+        return self.lags.quantile_ns(0.99)
 
     @property
     def connection_wait_p99_ns(self) -> int:
         """How long 99 % of all requests waited for a connection at most; 0 without any."""
-        total = self.waits_none + len(self.waits_ns)
-        place = -(-total * 99 // 100) - self.waits_none  # nearest rank among all, those that did not wait first
-        return sorted(self.waits_ns)[place - 1] if place > 0 else 0
+        return self.waits.quantile_ns(0.99)
+
+    @property
+    def connection_wait_share(self) -> float:
+        """The share of the requests that found no connection free."""
+        return (self.waits.n - self.lags.n) / self.waits.n if self.waits.n else 0.0

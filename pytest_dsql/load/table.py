@@ -24,6 +24,8 @@ _LABEL_WIDTH: Final = 12
 _ROW: Final = f"{{:<{_NAME_WIDTH}}} {{:<8}} {{:>11}} {{:>11}} {{:>10}} {{:>8}}  {{}}"
 
 
+#: How the reason begins that tells of the generator.
+GENERATOR: Final = "The generator: "
 #: What a table says of a target that injected latency or faults.
 SIMULATED: Final = ", with injected latency or faults"
 
@@ -50,7 +52,8 @@ def cell_table(cell: Cell, verdict: Verdict | None) -> str:
             f"{_count(measured.workers, 'worker')}, {measured.duration_s:.1f} s, look {cell.look}"
             + (SIMULATED if cell.simulated else "")
             + ("" if measured.access == "uniform" else f", access by {measured.access}")
-            + (", pipelined" if measured.pipeline else ""),
+            + (", pipelined" if measured.pipeline else "")
+            + (", requests counted and not kept" if cell.is_long else ""),
         ),
         "",
         _ROW.format("transaction", "metric", "limit", "measured", "requests", "over", "verdict"),
@@ -168,19 +171,30 @@ def _message(key: str, text: str) -> str:
     return textwrap.shorten(f"{key}: {text}", 2 * (WIDTH - _LABEL_WIDTH), placeholder=" ...", break_on_hyphens=False)
 
 
-def _generator(cell: Cell, verdict: Verdict | None) -> str:
+def generator_figures(cell: Cell) -> str:
+    """Return how near the generator was to its limits and how fine its clock is, for a sentence."""
     health = cell.generator
     parts = [f"CPU {percent(health.cpu)}"]
     if health.runqueue_wait is not None:
         parts.append(f"run-queue wait {percent(health.runqueue_wait)}")
-    parts.append(f"loop lag p99 {health.loop_lag_p99_ns / 1e6:.2f} ms")
+    p50, p99, longest = health.loop_lag_p50_ns, health.loop_lag_p99_ns, health.loop_lag_max_ns
+    parts.append(f"loop lag p99 {p99 / 1e6:.2f} ms (p50 {p50 / 1e6:.2f} ms, max {longest / 1e6:.2f} ms)")
     if health.schedule_lag_p99_ns is not None:
         parts.append(f"schedule lag p99 {health.schedule_lag_p99_ns / 1e6:.2f} ms")
-    parts.append(f"connection wait p99 {health.connection_wait_p99_ns / 1e6:.2f} ms")
+    parts.append(
+        f"connection wait p99 {health.connection_wait_p99_ns / 1e6:.2f} ms"
+        f" ({percent(health.connection_wait_share)} of the requests waited)"
+    )
+    parts.append(f"longest garbage collection {health.gc_pause_max_ns / 1e6:.2f} ms")
+    parts.append(f"clock resolution {health.clock_resolution_ns:,} ns")
     if cell.rtt_ms is not None:
         parts.append(f"round trip {cell.rtt_ms:.2f} ms")
+    return ", ".join(parts)
+
+
+def _generator(cell: Cell, verdict: Verdict | None) -> str:
     state = "" if verdict is None else ": healthy" if verdict.healthy else ": near its limit"
-    return ", ".join(parts) + state
+    return generator_figures(cell) + state
 
 
 def _invariants(invariants: Mapping[str, int] | None) -> str:
@@ -202,5 +216,7 @@ def _reasons(verdict: Verdict | None) -> list[str]:
         return []
     lines = ["", f"verdict     {verdict.outcome}"]
     for reason in verdict.reasons:
+        if reason.startswith(GENERATOR):
+            continue  # it has a field of its own
         lines += textwrap.wrap(reason, WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
     return lines

@@ -9,8 +9,11 @@ from typing import Any
 from pytest_dsql.load.cell import Cell
 from pytest_dsql.load.connections import Connections
 from pytest_dsql.load.cost import Cost
+from pytest_dsql.load.digest import Digest
 from pytest_dsql.load.measurement import ConnectStats, Outcome, Samples
-from pytest_dsql.load.statistics import LatencySummary, answered, distribution
+from pytest_dsql.load.sampled import attempts_of, latencies_of
+from pytest_dsql.load.series import Series
+from pytest_dsql.load.statistics import LatencySummary, distribution
 from pytest_dsql.results import histogram
 from pytest_dsql.results.schema import PERCENTILES
 from pytest_dsql.slo.objectives import ALLOWED_OVER
@@ -39,17 +42,23 @@ def _measured(cell: Cell) -> dict[str, Any]:
         "duration_s": measured.duration_s,
         "windows": measured.look,
         "interrupted": measured.interrupted,
-        "transactions": {name: _transaction(cell, samples) for name, samples in measured.samples.items()},
+        "long": cell.is_long,
+        "transactions": {name: _transaction(cell, samples) for name, samples in measured.requests.items()},
         "tps": _tps(cell),
+        "series": _series(cell.series),
         "conflict_rate": cell.conflict_rate,
         "objectives": [_objective(cell, one) for one in verdict.objectives] if verdict else [],
         "generator": {
             "cpu": _rounded(health.cpu),
             "runqueue_wait": _rounded(health.runqueue_wait),
+            "loop_lag_p50_ms": health.loop_lag_p50_ns / 1e6,
             "loop_lag_p99_ms": health.loop_lag_p99_ns / 1e6,
+            "loop_lag_max_ms": health.loop_lag_max_ns / 1e6,
             "schedule_lag_p99_ms": None if health.schedule_lag_p99_ns is None else health.schedule_lag_p99_ns / 1e6,
             "connection_wait_p99_ms": health.connection_wait_p99_ns / 1e6,
+            "connection_wait_share": _rounded(health.connection_wait_share),
             "gc_pause_max_ms": health.gc_pause_max_ns / 1e6,
+            "clock_resolution_ms": health.clock_resolution_ns / 1e6,
             "clock_uncertainty_ms": None
             if measured.clock_uncertainty_ns is None
             else measured.clock_uncertainty_ns / 1e6,
@@ -66,7 +75,19 @@ def _measured(cell: Cell) -> dict[str, Any]:
 
 def _connected(connections: Connections) -> dict[str, Any]:
     verdict = connections.standing
-    nothing = {"loop_lag_p99_ms": None, "schedule_lag_p99_ms": None, "connection_wait_p99_ms": None}
+    nothing = dict.fromkeys(
+        (
+            "loop_lag_p50_ms",
+            "loop_lag_p99_ms",
+            "loop_lag_max_ms",
+            "schedule_lag_p99_ms",
+            "connection_wait_p99_ms",
+            "connection_wait_share",
+            "gc_pause_max_ms",
+            "clock_resolution_ms",
+            "clock_uncertainty_ms",
+        )
+    )
     return {
         "id": connections.id,
         "test": connections.test,
@@ -82,16 +103,16 @@ def _connected(connections: Connections) -> dict[str, Any]:
         "duration_s": connections.elapsed_s,
         "windows": 1,
         "interrupted": None,
+        "long": False,
         "transactions": {},
         "tps": {"success": 0.0, "success_low": None, "success_high": None, "attempt": 0.0},
+        "series": None,
         "conflict_rate": 0.0,
         "objectives": [],
         "generator": {
             "cpu": _rounded(connections.client_cpu_share),
             "runqueue_wait": None,
             **nothing,
-            "gc_pause_max_ms": None,
-            "clock_uncertainty_ms": None,
             "healthy": verdict.healthy if verdict else None,
         },
         "rtt_ms": None,
@@ -136,13 +157,26 @@ def _decision(verdict: Verdict | None) -> dict[str, Any]:
     }
 
 
-def _transaction(cell: Cell, samples: Samples) -> dict[str, Any]:
+def _series(series: Series) -> dict[str, Any]:
+    return {
+        "step_s": series.step_s,
+        "success": series.success,
+        "attempts": series.attempts,
+        "failures": series.failures,
+        **{
+            f"{name}_ms": [None if one is None else round(one / 1e6, 6) for one in column]
+            for name, column in (("p50", series.p50_ns), ("p99", series.p99_ns), ("max", series.max_ns))
+        },
+    }
+
+
+def _transaction(cell: Cell, samples: Samples | Digest) -> dict[str, Any]:
     name = samples.name
     return {
         "kind": samples.kind,
         "count": len(samples),
         "outcomes": {one.name.lower(): samples.count(one) for one in Outcome},
-        "attempts": sum(samples.attempts),
+        "attempts": attempts_of(samples),
         "errors": dict(samples.errors),
         "messages": dict(samples.messages),
         "latency_ms": _summary(cell.latency[name]),
@@ -150,7 +184,7 @@ def _transaction(cell: Cell, samples: Samples) -> dict[str, Any]:
         "wait_ms": _summary(cell.wait[name]),
         "service_ms": _summary(cell.service[name]),
         "backoff_ms": _summary(cell.backoff[name]),
-        "histogram": histogram.encode(answered(samples, samples.latency_ns)),
+        "histogram": histogram.encode(latencies_of(samples)),
     }
 
 

@@ -13,12 +13,14 @@ HIGHEST: Final = 3_600_000_000
 SIGNIFICANT_DIGITS: Final = 3
 
 
-def encode(values_ns: Iterable[int]) -> str | None:
-    """Return a histogram of durations as HdrHistogram V2, compressed, in base64; None when there are none.
+def encode(counted_ns: Iterable[tuple[int, int]]) -> str | None:
+    """Return a histogram of durations, each with its count: HdrHistogram V2, compressed, in base64; None without any.
 
     Durations outside the range are recorded as its nearest end.
     """
-    counts = Counter(min(max(value // UNIT_NS, LOWEST), HIGHEST) for value in values_ns)
+    counts: Counter[int] = Counter()
+    for value, count in counted_ns:
+        counts[min(max(value // UNIT_NS, LOWEST), HIGHEST)] += count
     if not counts:
         return None
     from hdrh.histogram import HdrHistogram

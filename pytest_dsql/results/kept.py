@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
 from pytest_dsql.errors import DsqlError
+from pytest_dsql.load import buckets, digest, series, stretches
 from pytest_dsql.load import cost as costs
 from pytest_dsql.load import measurement as measured
 from pytest_dsql.load.measurement import ConnectStats, Measurement
@@ -30,6 +31,9 @@ _FORMAT: Final = 1
 _COMPRESSION: Final = 1
 _CLASS: Final = "$class"
 _ARRAY: Final = "$array"
+_NUMBERED: Final = "$numbered"
+#: Whose data classes figures are made of.
+_MODULES: Final = (measured, costs, digest, buckets, stretches, series)
 
 #: What a cell is asked for: compared as a whole, in JSON.
 Arguments: TypeAlias = Mapping[str, Any]
@@ -130,6 +134,8 @@ def _plain(value: Any, blocks: list[bytes]) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {one.name: _plain(getattr(value, one.name), blocks) for one in dataclasses.fields(value)}
         return {_CLASS: type(value).__name__, **fields}
+    if isinstance(value, Mapping) and any(isinstance(name, int) for name in value):
+        return {_NUMBERED: [[name, _plain(member, blocks)] for name, member in value.items()]}
     if isinstance(value, Mapping):
         return {str(name): _plain(member, blocks) for name, member in value.items()}
     if isinstance(value, list | tuple):
@@ -158,6 +164,8 @@ def _whole_again(value: Any, packed: memoryview) -> Any:
             if sys.byteorder == "big":
                 column.byteswap()
             return column
+        if _NUMBERED in value:
+            return {name: restored(member) for name, member in value[_NUMBERED]}
         members = {name: restored(member) for name, member in value.items()}
         return _made(members.pop(_CLASS), members) if _CLASS in members else members
 
@@ -166,7 +174,7 @@ def _whole_again(value: Any, packed: memoryview) -> Any:
 
 def _made(name: str, fields: dict[str, Any]) -> Any:
     """Make one of the generator's own figures; nothing else is ever made of a file."""
-    kind = getattr(measured, name, None) or getattr(costs, name, None)
+    kind = next((found for module in _MODULES if (found := getattr(module, name, None)) is not None), None)
     if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
         raise ValueError(f"no figures are called {name!r}")
     return kind(**fields)

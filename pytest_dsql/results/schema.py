@@ -86,6 +86,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].duration_s": _NUMBER,
     "cells[].windows": _COUNT,
     "cells[].interrupted": _TEXT_OR_NULL,
+    "cells[].long": _FLAG,
     "cells[].transactions": _OBJECT,
     "cells[].transactions{}": Key((dict,)),
     "cells[].transactions{}.kind": Key((str,), choices=("read", "write")),
@@ -113,6 +114,18 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].tps.success_low": _NUMBER_OR_NULL,
     "cells[].tps.success_high": _NUMBER_OR_NULL,
     "cells[].tps.attempt": _NUMBER,
+    "cells[].series": Key((dict,), nullable=True),
+    "cells[].series.step_s": _COUNT,
+    **{
+        key: value
+        for name in ("success", "attempts", "failures")
+        for key, value in ((f"cells[].series.{name}", _LIST), (f"cells[].series.{name}[]", _COUNT))
+    },
+    **{
+        key: value
+        for name in ("p50", "p99", "max")
+        for key, value in ((f"cells[].series.{name}_ms", _LIST), (f"cells[].series.{name}_ms[]", _NUMBER_OR_NULL))
+    },
     "cells[].conflict_rate": _NUMBER,
     "cells[].objectives": _LIST,
     "cells[].objectives[]": Key((dict,)),
@@ -130,10 +143,14 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].generator": _OBJECT,
     "cells[].generator.cpu": _NUMBER,
     "cells[].generator.runqueue_wait": _NUMBER_OR_NULL,
+    "cells[].generator.loop_lag_p50_ms": _NUMBER_OR_NULL,
     "cells[].generator.loop_lag_p99_ms": _NUMBER_OR_NULL,
+    "cells[].generator.loop_lag_max_ms": _NUMBER_OR_NULL,
     "cells[].generator.schedule_lag_p99_ms": _NUMBER_OR_NULL,
     "cells[].generator.connection_wait_p99_ms": _NUMBER_OR_NULL,
+    "cells[].generator.connection_wait_share": _NUMBER_OR_NULL,
     "cells[].generator.gc_pause_max_ms": _NUMBER_OR_NULL,
+    "cells[].generator.clock_resolution_ms": _NUMBER_OR_NULL,
     "cells[].generator.clock_uncertainty_ms": _NUMBER_OR_NULL,
     "cells[].generator.healthy": Key((bool,), nullable=True),
     "cells[].rtt_ms": _NUMBER_OR_NULL,
@@ -255,6 +272,7 @@ def inconsistencies(results: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{where}: the outcomes of {name} add up to {total}, its arrivals are {one['count']}"
             for part in ("latency_ms", "wait_ms", "service_ms", "backoff_ms"):
                 yield from _unordered(one[part], f"{where}: {part} of {name}")
+        yield from _series_contradictions(cell, where)
         for name, summary in cell["connect"]["phases_ms"].items():
             yield from _unordered(summary, f"{where}: the connection phase {name}")
         for one in cell["objectives"]:
@@ -265,6 +283,17 @@ def inconsistencies(results: Mapping[str, Any]) -> Iterator[str]:
         decided = connect["succeeded"] + sum(connect["refused"].values())
         if decided > connect["attempted"]:
             yield f"{where}: {decided} connections were made or refused of only {connect['attempted']} attempted"
+
+
+def _series_contradictions(cell: Mapping[str, Any], where: str) -> Iterator[str]:
+    series = cell["series"]
+    if series is None:
+        return
+    if len({len(column) for name, column in series.items() if name != "step_s"}) != 1:
+        yield f"{where}: the columns of its series differ in length"
+    committed = sum(one["outcomes"][name] for one in cell["transactions"].values() for name in ("ok", "ok_retried"))
+    if sum(series["success"]) != committed:
+        yield f"{where}: its series has {sum(series['success'])} successes, its outcomes {committed}"
 
 
 def _unordered(summary: Mapping[str, float | None], what: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 #: The requests are cut into this many batches. Few batches are long, so that a stall falls into one and is seen whole;
@@ -30,3 +30,27 @@ def design_effect(over: Sequence[int], n: int) -> float:
     variance = sum((count - mean) ** 2 for count in counts) / (batches - 1)
     share = k / n
     return max(1.0, variance / (n / batches * share * (1.0 - share)))
+
+
+def design_effect_of_stretches(stretches: Iterable[tuple[int, int]]) -> float:
+    """Return the same for requests of which only counts are known: requests and exceedances by stretch of time.
+
+    The stretches are put together to batches of about equal numbers of requests. As these differ a little, exceedances
+    are compared with what the batch's own number would give.
+    """
+    known = [(n, over) for n, over in stretches if n]
+    total, k = sum(n for n, _ in known), sum(over for _, over in known)
+    most = max(_FEWEST, min(_MOST, total // _BATCH_LENGTH, len(known)))
+    if k == 0 or k >= total or len(known) < _FEWEST:
+        return 1.0
+    batches = [[0, 0] for _ in range(most)]
+    before = 0
+    for n, over in known:
+        batch = batches[min(most - 1, (2 * before + n) * most // (2 * total))]
+        batch[0] += n
+        batch[1] += over
+        before += n
+    filled = [(n, over) for n, over in batches if n]
+    share = k / total
+    variance = sum((over - n * share) ** 2 for n, over in filled) / (len(filled) - 1)
+    return max(1.0, variance / (total / len(filled) * share * (1.0 - share)))

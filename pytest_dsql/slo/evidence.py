@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, final
+from typing import Any, Final, Protocol, final
 
+from pytest_dsql.slo.design_effect import design_effect
 from pytest_dsql.slo.objectives import Kind
 
 
@@ -33,6 +35,47 @@ OUTCOME_COUNTS: Final[Mapping[str, Counts]] = {
 
 @final
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """Requests counted against a limit."""
+
+    total: int
+    over: int  #: over the limit or failed
+    design_effect: float  #: of those that are over
+    failed: int
+    unfinished: int  #: still running and not yet over
+    committed: int
+
+
+NOTHING: Final = Counted(0, 0, 1.0, 0, 0, 0)
+
+
+class RequestCounts(Protocol):
+    """The requests of one transaction in a cell, as far as a verdict asks for them."""
+
+    @property
+    def name(self) -> str:
+        """The transaction."""
+
+    @property
+    def kind(self) -> Kind:
+        """What it does."""
+
+    @property
+    def total(self) -> int:
+        """How many requests there are."""
+
+    def counted(self, limit_ns: float) -> Counted:
+        """Count what took longer than a limit."""
+
+    def failures_of(self, all_of_them: Sequence[Any]) -> Counted:
+        """Count the technical failures of all transactions of the cell, this one among them."""
+
+    def without_waits(self) -> RequestCounts:
+        """The same requests as if each had been sent when it was to start; those that were never sent are left out."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Requests:
     """The requests of one transaction in order of intended start. The sequences have the same length."""
 
@@ -51,6 +94,34 @@ class Requests:
             raise ValueError(f"the sequences of {self.name} differ in length")
         if self.wait_ns is not None and len(self.wait_ns) != len(self.counts):
             raise ValueError(f"the waits of {self.name} differ in number from its requests")
+
+    @property
+    def total(self) -> int:
+        """How many requests there are."""
+        return len(self.counts)
+
+    def counted(self, limit_ns: float) -> Counted:
+        """Count what took longer than a limit."""
+        slow = [position for position, latency in enumerate(self.latency_ns) if latency > limit_ns]
+        failed = positions(self.counts, Counts.FAILED)
+        over = sorted({*slow, *failed}) if failed else slow
+        still_open = positions(self.counts, Counts.OPEN)
+        unfinished = sum(1 for position in still_open if self.latency_ns[position] <= limit_ns)
+        total = len(self.counts)
+        return Counted(total, len(over), design_effect(over, total), len(failed), unfinished, self.committed)
+
+    def failures_of(self, all_of_them: Sequence[Requests]) -> Counted:
+        """Count the technical failures of all, placed in the order in which all requests were to start."""
+        over = []
+        for one in all_of_them:
+            for position in positions(one.counts, Counts.FAILED):
+                start = one.start_ns[position]
+                before = sum(bisect_left(other.start_ns, start) for other in all_of_them if other is not one)
+                over.append(position + before)
+        total = sum(one.total for one in all_of_them)
+        effect = design_effect(sorted(over), total)
+        unfinished = sum(one.counts.count(Counts.OPEN) for one in all_of_them)
+        return Counted(total, len(over), effect, len(over), unfinished, sum(one.committed for one in all_of_them))
 
     def without_waits(self) -> Requests:
         """The same requests as if each had been sent when it was to start; those that were never sent are left out."""
@@ -91,7 +162,7 @@ class Generator:
 class Evidence:
     """Everything a verdict on a cell looks at."""
 
-    requests: Sequence[Requests]
+    requests: Sequence[RequestCounts]
     duration_s: float  #: length of the window, all looks together
     successes: Sequence[int]  #: transactions committed in each of equal slices of the window
     generator: Generator
@@ -106,6 +177,21 @@ class Evidence:
             raise ValueError(f"complete must be above 0 and at most 1, not {self.complete!r}")
 
     @property
+    def failures(self) -> Counted:
+        """The technical failures of all transactions, against a limit that nothing but they exceed."""
+        return self.requests[0].failures_of(self.requests) if self.requests else NOTHING
+
+    @property
     def arrivals(self) -> int:
         """Requests that belong to the window."""
-        return sum(len(one.counts) for one in self.requests)
+        return sum(one.total for one in self.requests)
+
+
+def positions(counts: bytes, wanted: Counts) -> list[int]:
+    """Return where requests stand that count as `wanted`."""
+    found = []
+    position = counts.find(wanted)
+    while position >= 0:
+        found.append(position)
+        position = counts.find(wanted, position + 1)
+    return found

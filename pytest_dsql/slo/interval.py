@@ -27,14 +27,23 @@ def percentile_interval(in_order: Sequence[int], share: float) -> tuple[int | No
     ordered = sorted(in_order)
     estimate = ordered[max(0, math.ceil(share * n) - 1)]
     effect = design_effect([place for place, value in enumerate(in_order) if value > estimate], n)
+    low, high = interval_ranks(n, effect, share)
+    return None if low is None else ordered[low - 1], None if high is None else ordered[high - 1]
+
+
+def interval_ranks(n: int, effect: float, share: float) -> tuple[int | None, int | None]:
+    """Return the ranks, from 1, of the two values among `n` between which the true percentile lies; see above.
+
+    `effect` is the design effect of the values over the measured percentile.
+    """
     throws = max(1, math.floor(n / effect))
     tail = (1 - CONFIDENCE) / 2
     # The lower end may be the value of rank r when fewer than r of the throws could hardly be below the percentile.
     low = _last(lambda rank: at_most(rank - 1, throws, share) <= tail, throws)
     high = _first(lambda rank: at_least(rank, throws, share) <= tail, throws)
     return (
-        None if low is None else ordered[max(1, math.floor(low / throws * n)) - 1],
-        None if high is None else ordered[min(n, math.ceil(high / throws * n)) - 1],
+        None if low is None else max(1, math.floor(low / throws * n)),
+        None if high is None else min(n, math.ceil(high / throws * n)),
     )
 
 

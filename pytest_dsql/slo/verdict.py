@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, final
 
 from pytest_dsql.slo import binomial, throughput, wording
-from pytest_dsql.slo.design_effect import design_effect
-from pytest_dsql.slo.evidence import Counts, Evidence
+from pytest_dsql.slo.evidence import NOTHING, Counted, Evidence
 from pytest_dsql.slo.health import limits_of_the_generator
 from pytest_dsql.slo.objectives import Metric, Objective, Slo
 
@@ -167,15 +165,15 @@ def _blocks(evidence: Evidence, objectives: Sequence[Objective]) -> list[str]:
 def _decide(objective: Objective, evidence: Evidence, look: int, looks: int, level: float) -> _Decided:
     if objective.metric == "tps":
         return _decide_rate(objective, evidence, look, level)
-    counted = _over_limit(objective, evidence) if objective.is_latency else _failures(evidence)
-    n, k = counted.total - counted.unfinished, len(counted.over)
+    counted = _over_limit(objective, evidence) if objective.is_latency else evidence.failures
+    n, k = counted.total - counted.unfinished, counted.over
     if n == 0:
         result = ObjectiveResult(
             objective.metric, objective.transaction, objective.limit, 0, 0, 1.0, level, look, "inconclusive"
         )
         sentence = wording.no_data_sentence(objective, {one.name: one for one in evidence.requests})
         return _Decided(result, sentence, blocked=True)
-    effect = design_effect(counted.over, counted.total)
+    effect = counted.design_effect
     allowed = objective.allowed
     # Rounded against the verdict in question, so that a fraction of a request never decides it. A fail must hold even
     # if all that is unfinished, and all of the planned window that was not measured, would have been within the limit.
@@ -251,47 +249,7 @@ def _decide_rate(objective: Objective, evidence: Evidence, look: int, level: flo
     return _Decided(result, f"{sentence}.", objective.limit / rate if rate else math.inf)
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    total: int
-    over: Sequence[int]  #: positions of the requests over the limit, ascending
-    failed: int
-    unfinished: int  #: still running and not yet over
-    committed: int
-
-
-def _over_limit(objective: Objective, evidence: Evidence) -> _Counted:
+def _over_limit(objective: Objective, evidence: Evidence) -> Counted:
     """Count the requests of the objective's transaction that took longer than its limit."""
     requests = next((one for one in evidence.requests if one.name == objective.transaction), None)
-    if requests is None:
-        return _Counted(0, (), 0, 0, 0)
-    limit = objective.limit
-    slow = [position for position, latency in enumerate(requests.latency_ns) if latency > limit]
-    failed = _positions(requests.counts, Counts.FAILED)
-    over = sorted({*slow, *failed}) if failed else slow
-    still_open = _positions(requests.counts, Counts.OPEN)
-    unfinished = sum(1 for position in still_open if requests.latency_ns[position] <= limit)
-    return _Counted(len(requests.counts), over, len(failed), unfinished, requests.committed)
-
-
-def _failures(evidence: Evidence) -> _Counted:
-    """Count the technical failures of all transactions, placed in the order in which all requests were to start."""
-    over = []
-    for requests in evidence.requests:
-        for position in _positions(requests.counts, Counts.FAILED):
-            start = requests.start_ns[position]
-            before = sum(bisect_left(other.start_ns, start) for other in evidence.requests if other is not requests)
-            over.append(position + before)
-    unfinished = sum(one.counts.count(Counts.OPEN) for one in evidence.requests)
-    committed = sum(one.committed for one in evidence.requests)
-    return _Counted(evidence.arrivals, sorted(over), len(over), unfinished, committed)
-
-
-def _positions(counts: bytes, wanted: Counts) -> list[int]:
-    found = []
-    position = counts.find(wanted)
-    while position >= 0:
-        found.append(position)
-        position = counts.find(wanted, position + 1)
-    return found
+    return NOTHING if requests is None else requests.counted(objective.limit)

@@ -57,3 +57,21 @@ def test_transactions_come_in_their_shares() -> None:
 def test_nothing_arrives_at_or_after_the_end() -> None:
     (part,) = shares(Arrival("constant", 10.0), 1, length_s=1.0)
     assert len(part.after_ns) == 10
+
+
+@pytest.mark.parametrize("arrival", [POISSON, Arrival("constant", 200.0)])
+def test_a_schedule_written_out_bit_by_bit_is_the_same(arrival: Arrival) -> None:
+    [whole] = shares(arrival, 1)
+    given = {"seed": 1, "length_s": 50.0, "worker": 0, "workers": 1}
+    schedule = schedule_of(arrival, [0.7, 0.3], **given, until_s=2.0)  # type: ignore[arg-type]  # as the parameters
+    times, transactions, longest = array("q"), array("H"), 0
+    for second in range(3, 60):
+        schedule.write_out(second * 1_000_000_000)
+        longest = max(longest, len(schedule.after_ns))
+        times.extend(schedule.after_ns)
+        transactions.extend(schedule.transactions)
+        schedule.forget(len(schedule.after_ns))
+        assert schedule.complete or times[-1] >= second * 1_000_000_000
+    assert schedule.complete
+    assert (times, transactions) == (whole.after_ns, whole.transactions)
+    assert longest < 1_000

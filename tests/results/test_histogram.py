@@ -13,7 +13,7 @@ from pytest_dsql.results.histogram import HIGHEST, encode
 @settings(max_examples=25, deadline=None)
 @given(values=st.lists(st.integers(1_000, 10**11), min_size=1, max_size=200))
 def test_counts_and_percentiles_survive(values: list[int]) -> None:
-    text = encode(values)
+    text = encode([(value, 1) for value in values])
     assert text is not None
     decoded = HdrHistogram.decode(text.encode())
     assert decoded.get_total_count() == len(values)
@@ -22,7 +22,7 @@ def test_counts_and_percentiles_survive(values: list[int]) -> None:
 
 
 def test_values_outside_the_range_are_not_lost() -> None:
-    text = encode([0, 10**15])
+    text = encode([(0, 1), (10**15, 1)])
     assert text is not None
     decoded = HdrHistogram.decode(text.encode())
     assert decoded.get_total_count() == 2

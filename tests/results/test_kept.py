@@ -12,6 +12,7 @@ import pytest
 from pytest_dsql.load.measurement import ConnectStats, Measurement, Outcome
 from pytest_dsql.results.kept import FOLDER, Kept, KeptCells, forget_all
 from tests.load.made_cells import cell, connect_stats, measurement, samples
+from tests.load.test_digest import batches, both
 from tests.results.made_files import COST, SLO
 
 CELL = "tests/test_shop.py::test_orders[4]"
@@ -37,6 +38,17 @@ def test_a_cell_comes_back_sample_by_sample(tmp_path: Path) -> None:
     assert kept is not None
     first, second = cell(MEASURED).verdict(SLO), cell(kept.figures).verdict(SLO)
     assert first == second
+
+
+def test_a_long_cell_comes_back_with_its_counts(tmp_path: Path) -> None:
+    _, counted = both(batches(20, 400, waiting=True, stalls=True), 20)
+    KeptCells(tmp_path).keep(CELL, ARGUMENTS, Kept(counted, {"stock": 0}, simulated=False))
+    kept = after(tmp_path).take(CELL, ARGUMENTS, Measurement)
+    assert kept is not None
+    first, second = cell(counted), cell(kept.figures)
+    assert first.verdict(SLO) == second.verdict(SLO)
+    assert first.series == second.series
+    assert (first.outcomes, first.errors) == (second.outcomes, second.errors)
 
 
 def test_connections_come_back(tmp_path: Path) -> None:
