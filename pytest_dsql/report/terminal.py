@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from pytest_dsql.load.table import GENERATOR
 from pytest_dsql.report.comparisons import published_lines, ratio_lines
 from pytest_dsql.results import published, side_by_side
 from pytest_dsql.results.names import id_without
@@ -175,7 +176,8 @@ def _table(
         outcome = cell["verdict"]["outcome"]
         lines.append(line(indent + label, row, _painted(_verdict(cell), outcome, colour)))
         if outcome != "pass":
-            reasons = cell["verdict"]["reasons"] or ["No reason was recorded."]
+            told = [one for one in cell["verdict"]["reasons"] if not one.startswith(GENERATOR)]
+            reasons = told or ["No reason was recorded."]
             more = f" ({len(reasons) - 1} more)" if len(reasons) > 1 else ""
             lines += textwrap.wrap(
                 reasons[0] + more, width, initial_indent="      ", subsequent_indent="      ", break_on_hyphens=False
