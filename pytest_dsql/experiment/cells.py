@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_dsql.load.connections import Connections
     from pytest_dsql.load.fleet import Progress
     from pytest_dsql.results.kept import KeptCells
+    from pytest_dsql.slo.connecting_limit import ConnectingLimit
     from pytest_dsql.slo.objectives import Slo
     from pytest_dsql.slo.verdict import Outcome
 
@@ -104,6 +105,27 @@ class Load:
         duration = self.plan.connection_window_s if duration is None else duration
         return self._cell(Arrival("churn"), mix, connections, warmup, duration, how)
 
+    def pooled(
+        self,
+        mix: Mix,
+        *,
+        tasks: int,
+        pool: int,
+        warmup: float | None = None,
+        duration: float | None = None,
+        **how: Unpack[How],
+    ) -> Cell:
+        """Closed loop of `tasks` that share a pool of `pool` connections, as the tasks of an application do.
+
+        A task asks for a connection as soon as its request has ended; those that find none free wait in order. Latency
+        counts from the asking; `cell.wait` is the part spent waiting for a connection.
+        """
+        warmup = self.plan.warmup_s if warmup is None else warmup
+        duration = self.plan.window_s if duration is None else duration
+        _whole("tasks", tasks, 1, 1_000_000)
+        workers = min(how.get("workers", self.workers), tasks)
+        return self._cell(Arrival("pooled", tasks=tasks), mix, pool, warmup, duration, {**how, "workers": workers})
+
     def open(
         self,
         mix: Mix,
@@ -124,8 +146,7 @@ class Load:
         duration = self.plan.window_s if duration is None else duration
         if arrival not in SCHEDULED:
             raise UsageError(f"arrival must be one of {', '.join(sorted(SCHEDULED))}, not {arrival!r}")
-        if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= MOST_PER_CELL:
-            raise UsageError(f"rate must be requests per second, up to {MOST_PER_CELL:,}, not {rate!r}")
+        _rate(rate)
         return self._cell(Arrival(arrival, float(rate)), mix, connections, warmup, duration, how)
 
     def capacity(
@@ -230,6 +251,42 @@ class Load:
             "burst", n, workers, lambda: connect_burst(self.endpoint, n, workers=workers, scheduler=self.scheduler)
         )
 
+    def connect_rate(self, rate: float, *, duration: float, workers: int | None = None) -> Connections:
+        """Ask for `rate` new connections a second for so many seconds, each used once and closed.
+
+        They are asked for whether or not the target keeps up: ten times its limit is a question, too.
+        """
+        from pytest_dsql.load.burst import connect_burst
+
+        _rate(rate)
+        _seconds("duration", duration, 0.1)
+        n = max(1, round(rate * duration))
+        _whole("rate x duration", n, 1, 10_000_000)
+        workers = min(self.workers if workers is None else workers, n)
+        _whole("workers", workers, 1, 256)
+        return self._connections(
+            "sustained",
+            n,
+            workers,
+            lambda: connect_burst(self.endpoint, n, workers=workers, rate=rate, scheduler=self.scheduler),
+            asked_per_s=float(rate),
+        )
+
+    def what_limits(self, *runs: Connections) -> ConnectingLimit:
+        """Decide by runs with more and more worker processes what limits new connections, and note it with each.
+
+        The client, a rate limit of the server, the server, or none of them: see `slo.connecting_limit`.
+        """
+        from pytest_dsql.slo.connecting_limit import what_limits_connecting
+
+        if not runs:
+            raise UsageError("what limits new connections is decided by at least one run")
+        first, *more = sorted(runs, key=lambda one: one.workers)
+        found = what_limits_connecting(first.as_run(), *(one.as_run() for one in more))
+        for one in runs:
+            one.limited(found)
+        return found
+
     def sequential_connects(self, n: int) -> Connections:
         """Connect, `SELECT 1` and close, `n` times one after the other."""
         from pytest_dsql.load.burst import sequential_connects
@@ -246,12 +303,21 @@ class Load:
             if any((cell.invariants or {}).values()):
                 raise SloMissed(cell.table())
 
-    def _connections(self, kind: str, n: int, workers: int, measure: Callable[[], ConnectStats]) -> Connections:
+    def _connections(
+        self,
+        kind: str,
+        n: int,
+        workers: int,
+        measure: Callable[[], ConnectStats],
+        asked_per_s: float | None = None,
+    ) -> Connections:
         from pytest_dsql.experiment.keeping import Keeper
         from pytest_dsql.load.connections import Connections
 
         identity = self._next_id()
-        keeper = Keeper(self.kept, identity, {**self.about, "kind": kind, "connections": n, "workers": workers})
+        keeper = Keeper(
+            self.kept, identity, {**self.about, "kind": kind, "connections": n, "workers": workers, "rate": asked_per_s}
+        )
         taken = keeper.take(ConnectStats)
         if taken is not None:
             stats, simulated = taken.figures, taken.simulated
@@ -271,6 +337,7 @@ class Load:
             kind=kind,
             requested=n,
             workers=workers,
+            asked_per_s=asked_per_s,
             simulated=simulated,
             record=self.record,
         )
@@ -375,6 +442,11 @@ def _cause(failed: Unchecked) -> BaseException:
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise UsageError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+
+
+def _rate(rate: object) -> None:
+    if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= MOST_PER_CELL:
+        raise UsageError(f"rate must be a number per second, up to {MOST_PER_CELL:,}, not {rate!r}")
 
 
 def _seconds(name: str, value: object, low: float) -> None:

@@ -68,6 +68,9 @@ class Plan:
     functions: tuple[int, ...]  #: connections that insert one row after the other, as functions of Lambda do
     functions_warmup_s: float
     functions_window_s: float  #: in the full plan about 1,000 rows of each at the published rate
+    connect_rate: float  #: new connections asked for per second, for a while
+    connect_rate_s: float
+    soak_s: float | None  #: None: the plan has no time for it
     beside_window_s: float | None  #: of cells beside which something happens; None: the plan has no time for them
 
 
@@ -103,6 +106,9 @@ _QUICK_LOCAL: Final = Plan(
     functions=(1, 2, 4),
     functions_warmup_s=0.3,
     functions_window_s=1.0,
+    connect_rate=50.0,
+    connect_rate_s=1.0,
+    soak_s=None,
     beside_window_s=None,
 )
 
@@ -136,6 +142,9 @@ _QUICK_ELSEWHERE: Final = Plan(
     functions=(1, 2, 4, 8),
     functions_warmup_s=1.0,
     functions_window_s=5.0,
+    connect_rate=50.0,
+    connect_rate_s=2.0,
+    soak_s=None,
     beside_window_s=None,
 )
 
@@ -169,6 +178,9 @@ _FULL: Final = Plan(
     functions=(1, 2, 5, 10, 20, 50),
     functions_warmup_s=2.0,
     functions_window_s=10.0,
+    connect_rate=1_000.0,
+    connect_rate_s=60.0,
+    soak_s=4 * 3600.0,
     beside_window_s=300.0,
 )
 

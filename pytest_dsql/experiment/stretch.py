@@ -70,7 +70,7 @@ class Shape:
         """Return everything that was asked of the cell as plain data: cells are the same when these are."""
         workload = self.mix.workload
         return {
-            "arrival": [self.arrival.kind, self.arrival.rate],
+            "arrival": [self.arrival.kind, self.arrival.rate, self.arrival.tasks],
             "mix": {one.name: [self.mix.weights[one.name], *one.definition()] for one in self.mix},
             "workload": None if workload is None else [type(workload).__qualname__, repr(workload.scale)],
             "connections": self.connections,

@@ -30,9 +30,18 @@ _FAR_LEAD_NS: Final = 1_500_000_000
 
 
 def connect_burst(
-    endpoint: Endpoint, n: int, *, workers: int = 1, timeout_s: float = 60, scheduler: Client | None = None
+    endpoint: Endpoint,
+    n: int,
+    *,
+    workers: int = 1,
+    timeout_s: float = 60,
+    rate: float | None = None,
+    scheduler: Client | None = None,
 ) -> ConnectStats:
     """Request `n` connections at once, split over worker processes; hold each until all are decided.
+
+    With a `rate`, per second and over all processes, one after the other instead, and each is closed when it has
+    answered; one that would be the 2,001st under way in its process is not attempted.
 
     With a Dask `scheduler` the processes run on the hosts of its workers. Every connection answers `SELECT 1` before
     it counts as made. Refusals are counted by SQLSTATE and are no error. Raises CredentialsError, UsageError (more
@@ -73,7 +82,19 @@ def connect_burst(
                 raise failures[0]
 
     try:
-        fleet.start([BurstShare(endpoint, each + (index < rest), timeout_s) for index in range(workers)])
+        every_ns = None if rate is None else round(workers * 1e9 / rate)
+        fleet.start(
+            [
+                BurstShare(
+                    endpoint,
+                    each + (index < rest),
+                    timeout_s,
+                    every_ns=every_ns,
+                    first_ns=0 if every_ns is None else every_ns * index // workers,
+                )
+                for index in range(workers)
+            ]
+        )
         wait(ready)
         start_ns = perf_counter_ns() + (_LEAD_NS if scheduler is None else _FAR_LEAD_NS)
         fleet.tell("start", start_ns)

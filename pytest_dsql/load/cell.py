@@ -365,7 +365,8 @@ class Cell:
                 runqueue_wait=health.runqueue_wait,
                 loop_lag_p99_ns=health.loop_lag_p99_ns,
                 schedule_lag_p99_ns=health.schedule_lag_p99_ns,
-                connection_wait_p99_ns=health.connection_wait_p99_ns,
+                # What tasks wait for a connection of a pool is what the cell asks for, no limit of the generator.
+                connection_wait_p99_ns=None if measured.arrival.kind == "pooled" else health.connection_wait_p99_ns,
                 offered_rate=measured.arrival.rate,
                 workers=measured.workers,
             ),

@@ -11,7 +11,11 @@ from pytest_dsql.load.measurement import ConnectStats
 from pytest_dsql.load.statistics import LatencySummary, Summaries, distribution
 from pytest_dsql.load.table import connections_table
 from pytest_dsql.slo.connecting import EXPLAINED, judge_connections
+from pytest_dsql.slo.connecting_limit import Connecting, ConnectingLimit, what_limits_connecting
 from pytest_dsql.slo.verdict import Verdict
+
+#: Of connecting, in which its rate may be held.
+_PHASES: Final = ("tcp", "tls", "authentication", "startup")
 
 
 def judge_stats(stats: ConnectStats, allowed: Collection[str], cpu: float | None) -> Verdict:
@@ -40,7 +44,7 @@ def raise_unless_passed(verdict: Verdict, text: str) -> None:
 
 @final
 class Connections:
-    """The result of a burst of connections (`kind="burst"`) or of connecting one after the other (`"sequential"`)."""
+    """The result of a burst of connections, of a sustained rate, or of connecting one after the other (`kind`)."""
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class Connections:
         kind: str,
         requested: int,
         workers: int = 1,
+        asked_per_s: float | None = None,
         repeat: int = 1,
         simulated: bool = False,
         record: Callable[[Connections], None] | None = None,
@@ -63,6 +68,8 @@ class Connections:
         self.kind: Final = kind
         self.requested: Final = requested  #: connections asked for
         self.workers: Final = workers  #: generator processes that asked for them
+        self.asked_per_s: Final = asked_per_s  #: the rate at which they were asked for; None: as fast as may be
+        self._limit: ConnectingLimit | None = None
         self.repeat: Final = repeat
         self.simulated: Final = simulated  #: whether the target injected latency or faults
         self._record = record
@@ -116,6 +123,35 @@ class Connections:
         return self.stats.client_cpu_ns / (self.stats.elapsed_ns * self.workers) if self.stats.elapsed_ns else 0.0
 
     @property
+    def memory_bytes_per_connection(self) -> float | None:
+        """By how much the generator's processes grew for each connection that they held; None where that is unknown."""
+        grown = self.stats.memory_bytes
+        return None if grown is None or not self.succeeded else grown / self.succeeded
+
+    @property
+    def limit(self) -> ConnectingLimit:
+        """What limited their rate, as far as these alone can tell, or as `Load.what_limits` found by several."""
+        return self._limit or what_limits_connecting(self.as_run())
+
+    def as_run(self) -> Connecting:
+        """Return what their rate is judged by."""
+        phases = {name: one.p50_ms for name, one in self.phases.items() if name in _PHASES and one.n}
+        return Connecting(
+            workers=self.workers,
+            rate_per_s=self.rate_per_s,
+            cpu=self.client_cpu_share,
+            refused=self.refused,
+            asked_per_s=self.asked_per_s,
+            phases_ms=phases,
+        )
+
+    def limited(self, limit: ConnectingLimit) -> None:
+        """Take what several runs together have shown, into the results too."""
+        self._limit = limit
+        if self._record is not None:
+            self._record(self)
+
+    @property
     def tokens_signed(self) -> int:
         """Signatures made for all of them."""
         return self.stats.tokens_signed
@@ -136,7 +172,7 @@ class Connections:
         """
         __tracebackhide__ = True
         # One after the other the generator is either connecting or waiting: its share of CPU is no sign of a limit.
-        cpu = self.client_cpu_share if self.kind == "burst" else None
+        cpu = None if self.kind == "sequential" else self.client_cpu_share
         self._verdict = judge_stats(self.stats, allowed, cpu)
         if self._record is not None:
             self._record(self)

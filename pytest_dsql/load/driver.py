@@ -14,7 +14,8 @@ from pytest_dsql.errors import ConnectionFailed
 from pytest_dsql.load.arrivals import schedule_of
 from pytest_dsql.load.connecting import Connecting, ConnectLog, Decided
 from pytest_dsql.load.health import HealthMonitor, WorkerHealth, collect_all, collect_young
-from pytest_dsql.load.open_session import OpenSession
+from pytest_dsql.load.memory import resident_bytes
+from pytest_dsql.load.open_session import OpenSession, PooledSession
 from pytest_dsql.load.plan import CONNECT_TIMEOUT_S, WorkerShare
 from pytest_dsql.load.queue import AHEAD_NS, Queue
 from pytest_dsql.load.recorder import Batch, Recorder
@@ -22,6 +23,7 @@ from pytest_dsql.load.retry import is_limit
 from pytest_dsql.load.round_trips import round_trips
 from pytest_dsql.load.session import Session
 from pytest_dsql.load.statements import new_converter
+from pytest_dsql.load.tasks import TaskQueue
 from pytest_dsql.transaction import stream_seed
 
 if TYPE_CHECKING:
@@ -86,24 +88,30 @@ class Driver:
         self._finished = finished
         self.queue: Final = self._make_queue()
         slots = range(share.first_slot, share.first_slot + share.connections)
-        self._sessions: Sequence[Session] = (
-            [Session(self, slot) for slot in slots]
-            if self.queue is None
-            else [OpenSession(self, slot, self.queue) for slot in slots]
-        )
+        self._sessions: Final[Sequence[Session]] = [self._make_session(slot) for slot in slots]
         self._active: set[Session] = set()
         self._over = False
         self._warming_up = False
         self._ticks = 0
 
-    def _make_queue(self) -> Queue | None:
+    def _make_session(self, slot: int) -> Session:
+        if isinstance(self.queue, TaskQueue):
+            return PooledSession(self, slot, self.queue)
+        return Session(self, slot) if self.queue is None else OpenSession(self, slot, self.queue)
+
+    def _make_queue(self) -> Queue | TaskQueue | None:
         plan = self.plan
+        weights = [plan.mix.weights[one.name] for one in plan.mix]
+        if plan.is_pooled:
+            seed = stream_seed(plan.seed, "mix", self.share.first_slot)
+            over = self._no_more_requests
+            return TaskQueue(self.loop, weights, tasks=self.share.tasks, seed=seed, ended=over)
         if not plan.is_open:
             return None
         self.loop.precise = True
         schedule = schedule_of(
             plan.arrival,
-            [plan.mix.weights[one.name] for one in plan.mix],
+            weights,
             seed=plan.seed,
             length_s=plan.warmup_s + plan.window_s,
             worker=self.share.index,
@@ -111,6 +119,9 @@ class Driver:
             until_s=AHEAD_NS / 1e9 if plan.is_long else None,
         )
         return Queue(self.loop, schedule)
+
+    def _no_more_requests(self) -> bool:
+        return self.loop.woke_ns >= self.end_ns
 
     # -- connections ---------------------------------------------------------------------------------------------
 
@@ -132,7 +143,7 @@ class Driver:
             # One is made and closed, so that an endpoint that can't be reached fails here and not as a rate.
             self._one_connection().finish()
             return
-        began_ns, cpu_ns = perf_counter_ns(), process_time_ns()
+        began_ns, cpu_ns, memory = perf_counter_ns(), process_time_ns(), resident_bytes()
         deadline_ns = began_ns + self._patience_ns
         failures: list[ConnectionFailed] = []
         missing = len(self._sessions)
@@ -165,6 +176,8 @@ class Driver:
         stats = self.connects.stats
         stats.elapsed_ns = perf_counter_ns() - began_ns
         stats.client_cpu_ns = process_time_ns() - cpu_ns
+        grown = resident_bytes()
+        stats.memory_bytes = None if grown is None or memory is None else max(0, grown - memory)
         if failures:
             raise failures[0]
 
@@ -229,7 +242,7 @@ class Driver:
             return health
         return replace(
             health,
-            schedule_lag_p99_ns=queue.schedule_lag_p99_ns,
+            schedule_lag_p99_ns=None if isinstance(queue, TaskQueue) else queue.schedule_lag_p99_ns,
             connection_wait_p99_ns=queue.connection_wait_p99_ns,
             connection_wait_share=queue.connection_wait_share,
         )

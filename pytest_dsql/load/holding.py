@@ -1,10 +1,13 @@
-"""A worker's part of a burst: connections requested at once, each used once and held until all are decided."""
+"""A worker's part of a burst: connections requested at once, each used once and held until all are decided.
+
+Or at a rate: each is then closed when it has answered.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from time import perf_counter_ns, process_time_ns
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from psycopg import OperationalError
 
@@ -12,6 +15,7 @@ from pytest_dsql.errors import ConnectionFailed
 from pytest_dsql.load.connecting import Connecting, ConnectLog, unanswered
 from pytest_dsql.load.loop import READ
 from pytest_dsql.load.measurement import ConnectStats
+from pytest_dsql.load.memory import resident_bytes
 from pytest_dsql.load.plan import BurstShare
 from pytest_dsql.load.statements import LAST_GOOD_STATUS, fault_of
 
@@ -21,6 +25,10 @@ if TYPE_CHECKING:
     from pytest_dsql.connect.dialer import Phases
     from pytest_dsql.connect.token import TokenSource
     from pytest_dsql.load.loop import Loop
+
+#: Connections of one worker that may be under way at a given rate: a target that answers none of them must not use up
+#: the worker's open files.
+MOST_UNDER_WAY: Final = 2_000
 
 
 @final
@@ -34,17 +42,25 @@ class HeldConnections:
         self._tokens = tokens
         self._log = ConnectLog()
         self._undecided = share.connections
-        self._held: list[PGconn] = []
+        self._held: set[PGconn] = set()
         self._asking: set[int] = set()  #: sockets whose SELECT 1 is under way
         self._cpu_ns = 0
+        self._memory: int | None = None
+        self._start_ns = 0
+        self._begun = 0
+        self._under_way = 0
 
     def make(self, start_ns: int) -> ConnectStats:
-        """Request all connections at `start_ns`; return once each has answered `SELECT 1` or was refused."""
+        """Request all connections from `start_ns` on; return once each has answered `SELECT 1` or was refused."""
+        self._start_ns = start_ns
         self._loop.at(start_ns, self._begin)
         while self._undecided:
             self._loop.run()
         stats = self._log.stats
         stats.client_cpu_ns = process_time_ns() - self._cpu_ns
+        memory = resident_bytes()
+        if self._share.every_ns is None and memory is not None and self._memory is not None:
+            stats.memory_bytes = max(0, memory - self._memory)
         stats.tokens_signed = self._tokens.signed
         return stats
 
@@ -56,10 +72,32 @@ class HeldConnections:
 
     def _begin(self) -> None:
         self._cpu_ns = process_time_ns()
+        self._memory = resident_bytes()
+        if self._share.every_ns is not None:
+            self._begin_due()
+            return
         for _ in range(self._share.connections):
             self._connect()
 
+    def _begin_due(self) -> None:
+        """Begin what is due at the rate that was asked for; what would be too many at once is left out."""
+        share = self._share
+        assert share.every_ns is not None
+        now_ns = perf_counter_ns()
+        while self._begun < share.connections:
+            due_ns = self._start_ns + share.first_ns + self._begun * share.every_ns
+            if due_ns > now_ns:
+                self._loop.at(due_ns, self._begin_due)
+                return
+            self._begun += 1
+            if self._under_way < MOST_UNDER_WAY:
+                self._connect()
+            else:
+                self._count_down()
+                self._under_way += 1  # it was not
+
     def _connect(self) -> None:
+        self._under_way += 1
         connecting = Connecting(
             self._loop,
             self._share.endpoint,
@@ -75,7 +113,7 @@ class HeldConnections:
             self._count_down()
             return
         made.nonblocking = 1
-        self._held.append(made)
+        self._held.add(made)
         try:
             made.send_query(b"SELECT 1")
             made.flush()
@@ -116,6 +154,9 @@ class HeldConnections:
             self._broke(OperationalError(fault_of(result).message if result is not None else "no answer"))
         else:
             self._log.made(phases)
+            if self._share.every_ns is not None:
+                self._held.discard(pgconn)
+                pgconn.finish()
             self._count_down()
 
     def _broke(self, error: Exception) -> None:
@@ -124,6 +165,7 @@ class HeldConnections:
 
     def _count_down(self) -> None:
         self._undecided -= 1
+        self._under_way -= 1
         self.decided_ns = perf_counter_ns()
         if not self._undecided:
             self._loop.stop()

@@ -103,6 +103,7 @@ class ConnectStats:
     client_cpu_ns: int = 0  #: CPU time of the generator's processes spent while connecting
     elapsed_ns: int = 0  #: from the first attempt to the last one's end
     tokens_signed: int = 0  #: signatures made, over all processes
+    memory_bytes: int | None = None  #: by which the generator's processes grew for connections that were held
     messages: dict[str, str] = field(default_factory=dict)  #: SQLSTATE -> one masked message, for the report
     cost: Cost | None = None  #: of connections that are a cell by themselves; None when nobody knows
 
@@ -112,8 +113,9 @@ class ConnectStats:
 class Arrival:
     """How requests arrive."""
 
-    kind: Literal["closed", "churn", "poisson", "constant"]
+    kind: Literal["closed", "churn", "pooled", "poisson", "constant"]
     rate: float | None = None  #: per second, open loop only
+    tasks: int | None = None  #: that share the connections, of a pool only
 
 
 @final

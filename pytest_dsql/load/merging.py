@@ -73,6 +73,11 @@ def _larger(first: Number | None, second: Number | None) -> Number | None:
     return max(known) if known else None
 
 
+def _total(first: int | None, second: int | None) -> int | None:
+    known = [one for one in (first, second) if one is not None]
+    return sum(known) if known else None
+
+
 def _worse(first: GeneratorHealth, second: GeneratorHealth) -> GeneratorHealth:
     schedule_lag = _larger(first.schedule_lag_p99_ns, second.schedule_lag_p99_ns)
     return GeneratorHealth(
@@ -102,5 +107,6 @@ def merge_connects(first: ConnectStats, second: ConnectStats) -> ConnectStats:
         client_cpu_ns=first.client_cpu_ns + second.client_cpu_ns,
         elapsed_ns=first.elapsed_ns + second.elapsed_ns,
         tokens_signed=first.tokens_signed + second.tokens_signed,
+        memory_bytes=_total(first.memory_bytes, second.memory_bytes),
         messages=second.messages | first.messages,
     )

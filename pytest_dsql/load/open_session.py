@@ -1,4 +1,4 @@
-"""Open loop: a connection slot that takes what is due from its worker's queue."""
+"""A connection slot that takes what is due from its worker's queue: by the schedule, or from the tasks of a pool."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pytest_dsql.load.session import Session
 if TYPE_CHECKING:
     from pytest_dsql.load.driver import Driver
     from pytest_dsql.load.queue import Queue
+    from pytest_dsql.load.tasks import TaskQueue
 
 #: A turn: nothing is due, or there is something to see to before the next request.
 _PAUSE: Final = Sign()
 
 
-@final
 class OpenSession(Session):
     """Carries one request after the other while there is one due, and waits for the next one otherwise."""
 
     __slots__ = ("_queue", "_was_free")
 
-    def __init__(self, driver: Driver, slot: int, queue: Queue) -> None:
+    def __init__(self, driver: Driver, slot: int, queue: Queue | TaskQueue) -> None:
         super().__init__(driver, slot)
         self._queue = queue
         self._was_free = False  #: there was no request due when this connection had nothing to do
@@ -107,3 +107,29 @@ class OpenSession(Session):
         """End the session at once; see `Session.cancel`."""
         self._queue.withdraw(self)
         super().cancel()
+
+
+@final
+class PooledSession(OpenSession):
+    """A connection of a pool: carries the requests of the tasks that wait for one."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self, driver: Driver, slot: int, queue: TaskQueue) -> None:
+        super().__init__(driver, slot, queue)
+        self._tasks = queue
+
+    def _take(self) -> bool:
+        taken = super()._take()
+        # A task that has just ended its request gets the connection back when nobody else waits: it found one free.
+        if taken and self._intended_ns == self._loop.woke_ns:
+            self._was_free = True
+        return taken
+
+    def _note(self) -> None:
+        super()._note()
+        self._tasks.ended(self._loop.woke_ns)
+
+    def _forget_request(self) -> None:
+        super()._forget_request()
+        self._tasks.ended(self._loop.woke_ns)

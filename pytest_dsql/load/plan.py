@@ -58,6 +58,11 @@ class CellPlan:
             raise ValueError(f"arrivals of kind {self.arrival.kind!r} {'have no' if rate else 'need a'} rate")
         if rate is not None and not 0 < rate < float("inf"):
             raise ValueError(f"a rate is a positive number of requests per second, not {rate!r}")
+        tasks = self.arrival.tasks
+        if self.is_pooled != (tasks is not None):
+            raise ValueError(f"arrivals of kind {self.arrival.kind!r} {'have no' if tasks else 'need'} tasks")
+        if tasks is not None and tasks < self.worker_count:
+            raise ValueError(f"{tasks} tasks can't be shared out to {self.worker_count} workers")
         if self.connections < 1:
             raise ValueError(f"a cell needs at least one connection, not {self.connections}")
         if self.workers < 1:
@@ -75,6 +80,11 @@ class CellPlan:
         return self.arrival.kind in SCHEDULED
 
     @property
+    def is_pooled(self) -> bool:
+        """Whether tasks share the connections."""
+        return self.arrival.kind == "pooled"
+
+    @property
     def is_long(self) -> bool:
         """Whether requests are counted and not kept, so that the cell needs no more memory the longer it goes on."""
         return self.window_s > self.long_from_s
@@ -87,14 +97,19 @@ class CellPlan:
     def shares(self) -> list[WorkerShare]:
         """Split the connections evenly."""
         workers = self.worker_count
-        each, rest = divmod(self.connections, workers)
         shares = []
         first = 0
         for index in range(workers):
-            count = each + (index < rest)
-            shares.append(WorkerShare(plan=self, index=index, first_slot=first, connections=count))
+            count = _part(self.connections, index, workers)
+            tasks = _part(self.arrival.tasks or 0, index, workers)
+            shares.append(WorkerShare(plan=self, index=index, first_slot=first, connections=count, tasks=tasks))
             first += count
         return shares
+
+
+def _part(whole: int, index: int, parts: int) -> int:
+    """Return the size of one of several parts that are as equal as can be."""
+    return whole // parts + (index < whole % parts)
 
 
 @final
@@ -106,13 +121,17 @@ class WorkerShare:
     index: int
     first_slot: int
     connections: int
+    tasks: int = 0  #: that share the connections, of a pool only
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class BurstShare:
-    """The part of a burst that one worker process does: `connections` requested at once."""
+    """The part of a burst that one worker process does: `connections` requested at once, or one after the other."""
 
     endpoint: Endpoint
     connections: int
     timeout_s: float
+    #: nanoseconds from one to the next, and to the first; each is closed once it has answered. None: all at once, held
+    every_ns: int | None = None
+    first_ns: int = 0

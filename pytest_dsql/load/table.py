@@ -41,6 +41,8 @@ def cell_table(cell: Cell, verdict: Verdict | None) -> str:
     arrival = {"closed": "closed loop", "churn": "a new connection per transaction"}.get(
         measured.arrival.kind, f"{measured.arrival.kind} arrivals"
     )
+    if measured.arrival.tasks is not None:
+        arrival = f"{_count(measured.arrival.tasks, 'task')} sharing the connections"
     if measured.arrival.rate is not None:
         arrival += f" at {measured.arrival.rate:,.1f}/s"
     lines = [
@@ -80,12 +82,14 @@ def connections_table(connections: Connections, verdict: Verdict | None) -> str:
     """Return the verdict with its first reason, and how long each phase of connecting took."""
     stats = connections.stats
     row = "{:<16}" + " {:>11}" * 5
+    memory, limit = connections.memory_bytes_per_connection, connections.limit
+    asked = "" if connections.asked_per_s is None else f" at {connections.asked_per_s:,.1f}/s"
     lines = [
         *_headline(verdict),
         *_field("connections", connections.id),
         *_field(
             "",
-            f"on {connections.target}: {connections.kind} of {connections.requested:,}, "
+            f"on {connections.target}: {connections.kind} of {connections.requested:,}{asked}, "
             f"{_count(connections.workers, 'worker')}" + (SIMULATED if connections.simulated else ""),
         ),
         "",
@@ -101,8 +105,10 @@ def connections_table(connections: Connections, verdict: Verdict | None) -> str:
         *_field(
             "generator",
             f"{connections.client_cpu_ms_per_connection:.2f} ms of CPU per connection, "
-            f"{percent(connections.client_cpu_share)} of its cores",
+            f"{percent(connections.client_cpu_share)} of its cores"
+            + ("" if memory is None else f", {memory / 1024:,.0f} KiB of memory per connection"),
         ),
+        *([] if connections.kind == "sequential" else _field("limited by", f"{limit.limited_by}: {limit.reason}")),
     ]
     return mask("\n".join([*lines, *_reasons(verdict)]))
 

@@ -15,7 +15,7 @@ from pytest_dsql.errors import DsqlError, LoadFailed, UsageError
 from pytest_dsql.load.channel import Channel
 from pytest_dsql.load.driver import REPORT_S, Driver
 from pytest_dsql.load.health import quiet_collector
-from pytest_dsql.load.holding import HeldConnections
+from pytest_dsql.load.holding import MOST_UNDER_WAY, HeldConnections
 from pytest_dsql.load.loop import Loop
 from pytest_dsql.load.plan import BurstShare, WorkerShare
 from pytest_dsql.load.recorder import Done
@@ -121,7 +121,7 @@ class Worker:
         from pytest_dsql.connect.token import TokenSource
 
         share = replace(share, endpoint=_in_utf8(share.endpoint))
-        allow_descriptors(share.connections)
+        allow_descriptors(share.connections if share.every_ns is None else min(share.connections, MOST_UNDER_WAY))
         tokens = TokenSource(share.endpoint)
         tokens.token()  # signed before, as a pool would have; also finds missing credentials before anything else
         held = HeldConnections(self._loop, share, tokens)

@@ -15,7 +15,7 @@ from pytest_dsql.results.names import id_without
 
 #: Narrower terminals wrap lines themselves.
 _NARROWEST: Final = 80
-_CONNECTION_KINDS: Final = ("burst", "sequential")
+_CONNECTION_KINDS: Final = ("burst", "sustained", "sequential")
 _COLOURS: Final[Mapping[str, str]] = {
     "pass": "32",
     "fail": "31",

@@ -32,7 +32,11 @@ def _measured(cell: Cell) -> dict[str, Any]:
         "test": cell.test,
         "target": cell.target,
         "repeat": cell.repeat,
-        "arrival": {"kind": measured.arrival.kind, "rate": measured.arrival.rate},
+        "arrival": {
+            "kind": measured.arrival.kind,
+            "rate": measured.arrival.rate,
+            "tasks": measured.arrival.tasks,
+        },
         "access": measured.access,
         "max_attempts": measured.max_attempts,
         "pipeline": measured.pipeline,
@@ -93,7 +97,7 @@ def _connected(connections: Connections) -> dict[str, Any]:
         "test": connections.test,
         "target": connections.target,
         "repeat": connections.repeat,
-        "arrival": {"kind": connections.kind, "rate": None},
+        "arrival": {"kind": connections.kind, "rate": connections.asked_per_s, "tasks": None},
         "access": "uniform",
         "max_attempts": 1,
         "pipeline": False,
@@ -118,6 +122,7 @@ def _connected(connections: Connections) -> dict[str, Any]:
         "rtt_ms": None,
         "connect": _connect(connections.stats),
         **_decision(verdict),
+        "limited_by": None if connections.kind == "sequential" else connections.limit.limited_by,
         "invariants": None,
         "cost": cost_dict(connections.cost),
         "simulated": connections.simulated,
@@ -238,6 +243,9 @@ def _connect(stats: ConnectStats) -> dict[str, Any]:
         "rate_per_s": _rounded(stats.succeeded / stats.elapsed_ns * 1e9) if timed else None,
         "client_cpu_ms": stats.client_cpu_ns / 1e6 if timed else None,
         "tokens_signed": stats.tokens_signed,
+        "memory_bytes_per_connection": None
+        if stats.memory_bytes is None or not stats.succeeded
+        else round(stats.memory_bytes / stats.succeeded),
     }
 
 

@@ -11,6 +11,8 @@ SCHEMA_VERSION: Final = 1
 OUTCOMES: Final = ("ok", "ok_retried", "rejected", "failed", "skipped", "dropped", "ambiguous", "cancelled")
 #: In ascending order: what a summary of durations consists of, besides its mean.
 PERCENTILES: Final = ("p50", "p95", "p99", "p999", "max")
+ARRIVALS: Final = ("closed", "churn", "pooled", "poisson", "constant", "burst", "sustained", "sequential")
+LIMITS: Final = ("generator", "client", "server rate limit", "server", "none")
 VERDICTS: Final = ("pass", "fail", "inconclusive", "invalid", "unjudged")
 
 
@@ -75,8 +77,9 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].target": _TEXT,
     "cells[].repeat": _COUNT,
     "cells[].arrival": _OBJECT,
-    "cells[].arrival.kind": Key((str,), choices=("closed", "churn", "poisson", "constant", "burst", "sequential")),
+    "cells[].arrival.kind": Key((str,), choices=ARRIVALS),
     "cells[].arrival.rate": _NUMBER_OR_NULL,
+    "cells[].arrival.tasks": Key((int,), nullable=True),
     "cells[].access": _TEXT,
     "cells[].max_attempts": _COUNT,
     "cells[].pipeline": _FLAG,
@@ -168,7 +171,8 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].connect.rate_per_s": _NUMBER_OR_NULL,
     "cells[].connect.client_cpu_ms": _NUMBER_OR_NULL,
     "cells[].connect.tokens_signed": _COUNT,
-    "cells[].limited_by": Key((str,), nullable=True, choices=("generator",)),
+    "cells[].connect.memory_bytes_per_connection": Key((int,), nullable=True),
+    "cells[].limited_by": Key((str,), nullable=True, choices=LIMITS),
     "cells[].verdict": _OBJECT,
     "cells[].verdict.outcome": Key((str,), choices=VERDICTS),
     "cells[].verdict.reasons": _LIST,

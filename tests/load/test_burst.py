@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import perf_counter_ns
 
 import pytest
 
 from pytest_dsql.connect.endpoint import Endpoint
+from pytest_dsql.connect.token import TokenSource
 from pytest_dsql.errors import UsageError
+from pytest_dsql.load import holding
 from pytest_dsql.load.burst import connect_burst, sequential_connects
+from pytest_dsql.load.connections import Connections
+from pytest_dsql.load.holding import HeldConnections
+from pytest_dsql.load.loop import Loop
+from pytest_dsql.load.memory import resident_bytes
+from pytest_dsql.load.plan import BurstShare
 from pytest_dsql.load.worker import allow_descriptors
 from tests.load.conftest import fake_endpoint
 
@@ -70,3 +78,39 @@ def test_sequential_connections_that_break_at_their_query_are_counted(fake_port:
 def test_sequential_connections_count_a_refusal_by_a_limit_and_go_on(fake_port: int) -> None:
     stats = sequential_connects(fake_endpoint(fake_port, "refuse53400"), 6)
     assert (stats.attempted, stats.succeeded, stats.refused) == (6, 3, {"53400": 3})
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_connections_at_a_rate_come_one_after_the_other_and_are_closed(endpoint: Endpoint, workers: int) -> None:
+    stats = connect_burst(endpoint, 60, workers=workers, rate=100.0)  # more than the server's 40 at once
+    assert (stats.attempted, stats.succeeded, stats.refused) == (60, 60, {})
+    assert stats.elapsed_ns >= 0.59e9
+    assert stats.memory_bytes is None
+    made = Connections(
+        stats, id="one", test="one", target="here", kind="sustained", requested=60, workers=workers, asked_per_s=100.0
+    )
+    assert made.limit.limited_by in ("none", "client", "server")  # this machine may be busy
+    assert "sustained of 60 at 100.0/s" in made.table()
+    made.assert_connected()
+
+
+def test_a_worker_leaves_out_what_would_be_too_many_at_once(fake_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "MOST_UNDER_WAY", 5)
+    loop = Loop()
+    endpoint = fake_endpoint(fake_port, "mute").resolved()
+    share = BurstShare(endpoint, 40, timeout_s=0.3, every_ns=1_000_000)
+    held = HeldConnections(loop, share, TokenSource(endpoint))
+    stats = held.make(perf_counter_ns())
+    held.close()
+    loop.close()
+    assert 5 <= stats.attempted < 40
+    assert stats.refused == {"connection": stats.attempted}
+
+
+@pytest.mark.skipif(resident_bytes() is None, reason="the kernel does not tell")
+def test_the_memory_of_held_connections_is_told(endpoint: Endpoint) -> None:
+    stats = connect_burst(endpoint, 30)
+    made = Connections(stats, id="one", test="one", target="here", kind="burst", requested=30)
+    assert made.memory_bytes_per_connection is not None
+    assert 0 < made.memory_bytes_per_connection < 1 << 20
+    assert "KiB of memory per connection" in " ".join(made.table().split())

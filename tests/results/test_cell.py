@@ -90,6 +90,7 @@ def test_a_schedule_keeps_its_rate() -> None:
     assert cell_dict(cell(replace(good_measurement(), arrival=Arrival("poisson", 400.0))))["arrival"] == {
         "kind": "poisson",
         "rate": 400.0,
+        "tasks": None,
     }
 
 
@@ -98,7 +99,7 @@ def test_a_burst() -> None:
     with pytest.raises(SloMissed):
         made.assert_connected()
     entry = cell_dict(made)
-    assert entry["arrival"] == {"kind": "burst", "rate": None}
+    assert entry["arrival"] == {"kind": "burst", "rate": None, "tasks": None}
     assert entry["connect"]["refused"] == {"28000": 10}
     assert entry["connect"]["phases_ms"]["total"]["p99"] == 4.0
     assert entry["connect"]["rate_per_s"] == 122.5

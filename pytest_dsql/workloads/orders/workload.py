@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from pytest_dsql.errors import UsageError
 from pytest_dsql.transaction import CellRun, Mix, Tally
 from pytest_dsql.workloads.identity import Dialect, Identity, remove_schema, schema_state
+from pytest_dsql.workloads.orders import pipelined
 from pytest_dsql.workloads.orders.data import OrdersData
 from pytest_dsql.workloads.orders.invariants import check, stock_snapshot
 from pytest_dsql.workloads.orders.loader import (
@@ -69,6 +70,11 @@ class Orders:
     def mix(self) -> Mix:
         """The published mix of the four transactions."""
         return Mix(SHARES, workload=self)
+
+    @property
+    def pipelined_mix(self) -> Mix:
+        """The same mix in as few round trips as its transactions allow; for cells with `pipeline=True`."""
+        return Mix(pipelined.SHARES, workload=self)
 
     def load(
         self,
