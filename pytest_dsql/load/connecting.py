@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from pytest_dsql.connect.dialer import Dial, may_be_stale
-from pytest_dsql.errors import ConnectionFailed
+from pytest_dsql.errors import ConnectionFailed, CredentialsError
 from pytest_dsql.load.measurement import ConnectStats
 from pytest_dsql.masking import mask
 
@@ -93,6 +93,7 @@ class Connecting:
         "_signed_before",
         "_timeout_s",
         "_tokens",
+        "_waits",
         "phases",
     )
 
@@ -117,6 +118,7 @@ class Connecting:
         self._tokens = tokens
         self._timeout_s = timeout_s
         self._renewed = False  #: the token was
+        self._waits = 0  #: so many addresses were waited for
         self._fileno = -1
         self._begin()
 
@@ -125,13 +127,18 @@ class Connecting:
         self._signed_before = self._tokens.signed
         try:
             self._dial = dial = Dial(self._endpoint, self._tokens.token())
-        except ConnectionFailed as error:
-            failure = error
+        except (ConnectionFailed, CredentialsError) as error:
+            # Credentials that run out hours after the cell began end no cell: they are one more reason for failures.
+            failure = (
+                error
+                if isinstance(error, ConnectionFailed)
+                else ConnectionFailed(f"there is no token: {error}", phase="authentication")
+            )
             self._loop.at(0, lambda: self._fail(failure))
             return
         self._patience_s = self._timeout_s / (1 + dial.addresses_left)
         self._watch(dial)
-        self._begin_waiting(dial)
+        self._begin_waiting()
 
     def _watch(self, dial: Dial) -> None:
         self._fileno = dial.fileno()
@@ -167,12 +174,14 @@ class Connecting:
                 self._log.made(dial.phases)
             decided(dial.pgconn)
 
-    def _begin_waiting(self, dial: Dial) -> None:
-        self._loop.at(perf_counter_ns() + int(self._patience_s * 1e9), lambda: self._time_out(dial))
+    def _begin_waiting(self) -> None:
+        self._waits = waits = self._waits + 1  # the timer must not hold on to what is over long before it
+        self._loop.at(perf_counter_ns() + int(self._patience_s * 1e9), lambda: self._time_out(waits))
 
-    def _time_out(self, dial: Dial) -> None:
+    def _time_out(self, waits: int) -> None:
         """Give up an address that does not answer; go on with the next one, if there is one."""
-        if dial is not self._dial:
+        dial = self._dial
+        if dial is None or waits != self._waits:
             return
         self._unwatch()
         try:
@@ -181,7 +190,7 @@ class Connecting:
             self._fail(error)
             return
         self._watch(dial)
-        self._begin_waiting(dial)
+        self._begin_waiting()
 
     def _fail(self, error: ConnectionFailed) -> None:
         self._unwatch()

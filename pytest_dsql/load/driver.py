@@ -138,7 +138,11 @@ class Driver:
         )
 
     def connect_all(self) -> None:
-        """Make the sessions' first connections, many at once. Raises ConnectionFailed when one can't be made."""
+        """Make the sessions' first connections, many at once.
+
+        Raises ConnectionFailed when one can't be made, CredentialsError when there is no token for them.
+        """
+        self._tokens.token()
         if self.churn:
             # One is made and closed, so that an endpoint that can't be reached fails here and not as a rate.
             self._one_connection().finish()

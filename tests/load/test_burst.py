@@ -5,11 +5,12 @@ from time import perf_counter_ns
 
 import pytest
 
-from pytest_dsql.connect.endpoint import Endpoint
+from pytest_dsql.connect.endpoint import Endpoint, IamAuth
 from pytest_dsql.connect.token import TokenSource
-from pytest_dsql.errors import UsageError
+from pytest_dsql.errors import ConnectionFailed, UsageError
 from pytest_dsql.load import holding
 from pytest_dsql.load.burst import connect_burst, sequential_connects
+from pytest_dsql.load.connecting import Connecting, ConnectLog
 from pytest_dsql.load.connections import Connections
 from pytest_dsql.load.holding import HeldConnections
 from pytest_dsql.load.loop import Loop
@@ -114,3 +115,27 @@ def test_the_memory_of_held_connections_is_told(endpoint: Endpoint) -> None:
     assert made.memory_bytes_per_connection is not None
     assert 0 < made.memory_bytes_per_connection < 1 << 20
     assert "KiB of memory per connection" in " ".join(made.table().split())
+
+
+def test_a_token_that_cant_be_signed_is_one_more_failed_connection(fake_port: int) -> None:
+    # As when credentials run out while a cell goes on; before it, the driver asks for a token and raises.
+    endpoint = replace(
+        fake_endpoint(fake_port),
+        auth=IamAuth(profile="there-is-no-such-profile"),
+        region="eu-central-1",
+        sslmode="require",
+    ).resolved()
+    loop, log = Loop(), ConnectLog()
+    decided: list[object] = []
+
+    def note(made: object) -> None:
+        decided.append(made)
+        loop.stop()
+
+    Connecting(loop, endpoint, TokenSource(endpoint), log, timeout_s=5.0, decided=note)
+    loop.run()
+    loop.close()
+    [failure] = decided
+    assert isinstance(failure, ConnectionFailed)
+    assert "there is no token" in str(failure)
+    assert log.stats.refused == {"connection": 1}
