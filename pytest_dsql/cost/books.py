@@ -11,6 +11,7 @@ from pytest_dsql.cost.unit_costs import unit_costs
 from pytest_dsql.errors import BudgetReached
 from pytest_dsql.load.cost import Cost, Dpu
 from pytest_dsql.load.measurement import ConnectStats, Measurement
+from pytest_dsql.load.sampled import attempts_of
 
 if TYPE_CHECKING:
     from pytest_dsql.cost.prices import Prices
@@ -101,7 +102,7 @@ class AwsBooks:
                 measured_s = done.duration_s
                 # Warm-up requests are none of the samples.
                 factor = (measured_s + done.warmup_s) / measured_s if measured_s > 0 else 1.0
-                by_name = {name: sum(one.attempts) * factor for name, one in done.samples.items()}
+                by_name = {name: attempts_of(one) * factor for name, one in done.requests.items()}
                 connecting = done.connect.succeeded * known.dpu_per_connection
                 if by_name and by_name.keys() <= self.transactions.keys():
                     parts = Dpu(compute=connecting)

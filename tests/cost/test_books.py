@@ -19,6 +19,7 @@ from pytest_dsql.load.cost import NO_BOOKS, Dpu
 from tests.cost.metrics import CLUSTER, REGION, START, put_dpu
 from tests.cost.test_meters import SHAPE, Clock
 from tests.load.made_cells import connect_stats, measurement, samples
+from tests.load.test_digest import batches, both
 
 INSTANCE = CostShape("rds-multi-az", fixed=(Fixed("rds-multi-az/db.r6g.xlarge", "us-east-1"),))
 
@@ -106,6 +107,19 @@ def test_what_explain_told_of_each_transaction_is_used() -> None:
     assert cost is not None
     assert cost.parts is not None
     assert astuple(cost.parts) == pytest.approx((0.8 + 0.8 + 4 * 0.23, 3 + 0.8, 4.0, 0.0))
+
+
+def test_a_long_cell_whose_requests_are_only_counted_is_reckoned_too() -> None:
+    kept, counted = both(batches(8, 400), 8)
+    used = []
+    for done in (kept, counted):
+        one = books(None, Clock(START), Budget(None))
+        cost = one.end(one.begin(), "test", done)
+        assert cost is not None
+        used.append(cost.dpu)
+    assert used[0] == pytest.approx(used[1])
+    assert used[0] is not None
+    assert used[0] > 8 * 400 * 0.03
 
 
 def test_a_burst_costs_its_connections() -> None:

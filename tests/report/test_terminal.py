@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from pytest_dsql.load.cell import Cell
+from pytest_dsql.load.connections import Connections
 from pytest_dsql.load.measurement import Measurement
 from pytest_dsql.report.terminal import summary_lines
 from pytest_dsql.results.cell import cell_dict
-from tests.load.made_cells import HEALTHY, cell, good_measurement, measurement, samples
+from tests.load.made_cells import HEALTHY, cell, connect_stats, good_measurement, measurement, samples
 from tests.results.made_files import COST, SLO, content, full_file
 
 
@@ -65,6 +66,15 @@ def test_the_reason_of_what_did_not_pass() -> None:
 def test_a_pass_of_a_busy_generator_says_at_least() -> None:
     busy = replace(good_measurement(), generator=replace(HEALTHY, cpu=0.95))
     assert any(line.endswith("pass (at least)") for line in summary_lines(results(judged(busy))))
+
+
+def test_connections_that_were_all_made_are_no_lower_bound() -> None:
+    made = Connections(
+        connect_stats(500), id="test_shop.py::test_burst", test="t", target="local", kind="burst", requested=500
+    )
+    made.assert_connected()
+    assert made.limit.limited_by == "none"
+    assert not any("at least" in line for line in summary_lines(results(made)))
 
 
 def test_cells_of_one_test_share_its_heading() -> None:
