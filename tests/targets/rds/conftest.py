@@ -11,7 +11,6 @@ import pytest
 
 from pytest_dsql.aws.run import AwsRun
 from pytest_dsql.aws.waiting import Clock
-from tests.aws.conftest import account, aws_environment, server  # noqa: F401 - fixtures
 from tests.plain_postgres import PlainPostgres, tls_installation
 from tests.targets.rds import stand_ins
 

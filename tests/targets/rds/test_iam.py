@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -67,8 +68,9 @@ def rewrite(superuser: psycopg.Connection[Any], file: str, text: str) -> None:
     loaded = superuser.execute("SELECT pg_conf_load_time()").fetchone()
     superuser.execute("SELECT pg_reload_conf()")
     # The server reads it when it gets to it; who reads the time reads what the server has told this session since.
+    deadline = time.monotonic() + 60
     while superuser.execute("SELECT pg_conf_load_time()").fetchone() == loaded:
-        pass
+        assert time.monotonic() < deadline, "the server did not read its file again"
 
 
 @pytest.mark.parametrize("target", ["rds-multi-az", "aurora-serverless"])
