@@ -52,7 +52,7 @@ async def _injected(cluster: Cluster, _request: Message) -> Message:
 
 
 async def _dpu(cluster: Cluster, _request: Message) -> Message:
-    return {"dpu": (await asyncio.to_thread(cluster.dpu.totals)).to_json()}
+    return {"dpu": (await cluster.dpu.totals()).to_json()}
 
 
 async def _reset_dpu(cluster: Cluster, _request: Message) -> Message:

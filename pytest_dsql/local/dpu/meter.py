@@ -6,6 +6,7 @@ and index entries weigh is looked up when somebody asks for the totals.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -85,14 +86,14 @@ class Meter:
         self._weighed = (0.0, 0.0, 0, 0)
         self._compute_before = processor_seconds(self._socket_path)
 
-    def totals(self) -> DpuTotals:
-        """What was used so far. Takes some milliseconds for each table: not for the loop."""
+    async def totals(self) -> DpuTotals:
+        """What was used so far. Takes some milliseconds for each table."""
         shapes = self._shapes.copy()
         named = (one for _, answers in shapes for one, _ in answers)
         names = {name for statement in named for name in (*statement.reads, *statement.writes)}
-        tables = look_up(self._socket_path, names) if names else {}
+        tables = await look_up(self._socket_path, names) if names else {}
         read, write, transactions, writing = _added(self._weighed, _weigh(shapes, tables))
-        now = processor_seconds(self._socket_path)
+        now = await asyncio.to_thread(processor_seconds, self._socket_path)
         before = self._compute_before
         return DpuTotals(
             compute=None if now is None or before is None else now - before,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
-from pytest_dsql.local.cluster import DATABASE
+from pytest_dsql.local.dialect.rewriting import literal
 from pytest_dsql.local.dpu.formulas import LEAST_ENTRY
-from pytest_dsql.local.postgres import SUPERUSER
 
 if TYPE_CHECKING:
-    import psycopg
+    from pytest_dsql.local.gateway.superuser import SuperuserConnection
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -24,14 +23,15 @@ _LOCK_TIMEOUT: Final = "200ms"
 
 #: The table of this name, and schema where one is given; where it isn't, any, `public` first.
 _FIND: Final = """
-SELECT c.oid, n.nspname::text, c.relname::text FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE c.relname = %(name)s AND c.relkind = 'r' AND (n.nspname = %(schema)s OR %(schema)s IS NULL)
+SELECT c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname)
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relname = {name} AND c.relkind = 'r' AND (n.nspname = {schema} OR {schema} IS NULL)
   AND n.nspname !~ '^(pg_|pytest_dsql_engine)'
 ORDER BY n.nspname <> 'public' LIMIT 1"""
 _INDEXES: Final = """
-SELECT ARRAY(SELECT attname::text FROM unnest(i.indkey[0:i.indnkeyatts - 1]) AS k JOIN pg_attribute AS a
-             ON a.attrelid = i.indrelid AND a.attnum = k)
-FROM pg_index AS i WHERE i.indrelid = %s AND NOT i.indisprimary"""
+SELECT (SELECT coalesce(json_agg(attname), '[]') FROM unnest(i.indkey[0:i.indnkeyatts - 1]) AS k JOIN pg_attribute AS a
+        ON a.attrelid = i.indrelid AND a.attnum = k)
+FROM pg_index AS i WHERE i.indrelid = {} AND NOT i.indisprimary"""
 #: A stored row's header isn't part of what DSQL stores. NULL where there are no rows.
 _ROW: Final = "SELECT avg(pg_column_size(t.*)) - 24 FROM (SELECT * FROM {} LIMIT {}) AS t"
 
@@ -56,41 +56,37 @@ class Table:
 UNKNOWN: Final = Table()
 
 
-def look_up(socket_path: str, names: Iterable[str]) -> Mapping[str, Table]:
+async def look_up(socket_path: str, names: Iterable[str]) -> Mapping[str, Table]:
     """Ask PostgreSQL about tables, by `name` or `schema.name`; those that can't be looked at are left out.
 
     Takes some milliseconds, and waits for a table that is being changed for no longer than a fraction of a second.
     """
-    import psycopg
+    from pytest_dsql.local.gateway.opening import BackendRefused
+    from pytest_dsql.local.gateway.superuser import QueryFailed, SuperuserConnection
 
     found: dict[str, Table] = {}
-    parameters: dict[str, Any] = {
-        "host": str(Path(socket_path).parent),
-        "user": SUPERUSER,
-        "dbname": DATABASE,
-        "options": f"-c lock_timeout={_LOCK_TIMEOUT}",
-    }
     try:
-        with psycopg.connect(**parameters, autocommit=True) as connection:
+        connection = await SuperuserConnection.open(socket_path, application_name="dpu", lock_timeout=_LOCK_TIMEOUT)
+        try:
             for name in set(names):
-                with contextlib.suppress(psycopg.Error):  # it is being changed, or is none any more
-                    table = _look_at(connection, name)
+                with contextlib.suppress(QueryFailed):  # it is being changed, or is none any more
+                    table = await _look_at(connection, name)
                     if table is not None:
                         found[name] = table
-    except psycopg.OperationalError:
+        finally:
+            connection.close()
+    except (OSError, BackendRefused):
         _LOG.warning("PostgreSQL can't be asked about tables", exc_info=True)
     return found
 
 
-def _look_at(connection: psycopg.Connection[Any], name: str) -> Table | None:
-    from psycopg import sql
-
+async def _look_at(connection: SuperuserConnection, name: str) -> Table | None:
     schema, _, relation = name.rpartition(".")
-    known = connection.execute(_FIND, {"schema": schema or None, "name": relation}).fetchone()
-    if known is None:
+    known = await connection.query(_FIND.format(name=literal(relation), schema=literal(schema) if schema else "NULL"))
+    if not known:
         return None
-    identity, *qualified = known
-    row = connection.execute(sql.SQL(_ROW).format(sql.Identifier(*qualified), sql.Literal(_SAMPLE))).fetchone()
-    indexes = connection.execute(_INDEXES, [identity]).fetchall()
-    size = float(row[0]) if row is not None and row[0] is not None else 0.0
-    return Table(max(size, LEAST_ENTRY), tuple(frozenset(one[0]) for one in indexes))
+    identity, qualified = known[0]
+    [(size,)] = await connection.query(_ROW.format(qualified, _SAMPLE))
+    indexes = await connection.query(_INDEXES.format(identity))
+    row_bytes = float(size) if size else 0.0
+    return Table(max(row_bytes, LEAST_ENTRY), tuple(frozenset(json.loads(columns)) for (columns,) in indexes))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -30,7 +29,7 @@ async def with_estimate(cluster: Cluster, sql: str, form: PlanFormat, messages: 
     try:
         executed = explain.read_plan(rows, form)
         written = explain.written_tables(executed)
-        tables = await asyncio.to_thread(look_up, cluster.socket_path, written) if written else {}
+        tables = await look_up(cluster.socket_path, written) if written else {}
         columns = explain.set_columns(sql) if written else frozenset()
         dpu = explain.estimate(executed, tables, columns, multi_region=multi_region)
         rows = explain.added(rows, form, dpu, multi_region=multi_region)

@@ -1,5 +1,7 @@
 """The totals of a cluster, without a cluster: tables that nobody can look up have rows of the least size."""
 
+import asyncio
+
 import pytest
 
 from pytest_dsql.local.dpu import meter as meters
@@ -16,7 +18,11 @@ WRITING = Statement("dml", "INSERT INTO t VALUES ($1)", writes=("t",))
 def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Table]:
     """The tables that can be looked up."""
     tables: dict[str, Table] = {}
-    monkeypatch.setattr(meters, "look_up", lambda _path, names: {name: tables[name] for name in names & tables.keys()})
+
+    async def look_up(_path: str, names: set[str]) -> dict[str, Table]:
+        return {name: tables[name] for name in names & tables.keys()}
+
+    monkeypatch.setattr(meters, "look_up", look_up)
     return tables
 
 
@@ -24,7 +30,7 @@ def totals(*counted: tuple[list[tuple[Statement, bytes]], bool], multi_region: b
     meter = Meter("/nowhere/socket", multi_region=multi_region)
     for answers, committed in counted:
         meter.count(answers, committed=committed)
-    return meter.totals()
+    return asyncio.run(meter.totals())
 
 
 def test_small_transactions_cost_their_minimums(known: dict[str, Table]) -> None:
@@ -80,4 +86,4 @@ def test_a_reset_begins_anew(known: dict[str, Table]) -> None:
     meter = Meter("/nowhere/socket", multi_region=False)
     meter.count([(WRITING, b"INSERT 0 1")], committed=True)
     meter.reset()
-    assert meter.totals().total == 0
+    assert asyncio.run(meter.totals()).total == 0
