@@ -68,12 +68,11 @@ def plan_of(config: pytest.Config) -> Plan:
 
 
 def budget_of(config: pytest.Config) -> Budget:
-    """Return what this process may spend: an even part of the budget where the run has several (pytest-xdist)."""
+    """Return what the run may cost, on all of its targets together."""
     from pytest_dsql.cost.books import Budget
 
     if BUDGET not in config.stash:
-        workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-        config.stash[BUDGET] = Budget(settings_of(config).budget, share=1 / workers)
+        config.stash[BUDGET] = Budget(settings_of(config).budget)
     return config.stash[BUDGET]
 
 
@@ -317,7 +316,12 @@ def dsql_books(dsql_results: ResultsFile, pytestconfig: pytest.Config) -> Iterat
 
     def of(target: Target) -> Books:
         if target.name not in opened:
-            opened[target.name] = open_books(settings.for_target(target.name), target, budget_of(pytestconfig))
+            opened[target.name] = open_books(
+                settings.for_target(target.name),
+                target,
+                budget_of(pytestconfig),
+                processes=int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
+            )
         return opened[target.name]
 
     try:
@@ -325,7 +329,10 @@ def dsql_books(dsql_results: ResultsFile, pytestconfig: pytest.Config) -> Iterat
     finally:
         for name, books in opened.items():
             dsql_results.put_costs(books.close())
-            dsql_results.add_cost(name, books.facts())
+            if books.shared:
+                dsql_results.put_target(name, **books.facts())
+            else:
+                dsql_results.add_cost(name, books.facts())
 
 
 @pytest.fixture(scope="session")

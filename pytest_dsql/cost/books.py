@@ -24,10 +24,9 @@ GUARD: Final = 0.9
 class Budget:
     """What a run may cost, on all of its targets together."""
 
-    def __init__(self, usd: float | None, *, share: float = 1.0) -> None:
-        """`usd` None: no bound. `share`: the part of it that this process may use."""
-        self.whole_usd: Final = usd
-        self.usd: Final = None if usd is None else usd * share
+    def __init__(self, usd: float | None) -> None:
+        """`usd` None: no bound."""
+        self.usd: Final = usd
         self._spending: list[Callable[[], float]] = []
 
     def count(self, spent: Callable[[], float]) -> None:
@@ -54,6 +53,8 @@ class Budget:
 class AwsBooks:
     """Of a target in an AWS account."""
 
+    shared: Final = True
+
     def __init__(
         self,
         meter: AwsMeter,
@@ -71,7 +72,7 @@ class AwsBooks:
         self._now = now
         self._final: float | None = None
         #: DPU of each transaction, by name, where EXPLAIN has told
-        self.transactions: Mapping[str, Dpu] = {}
+        self._transactions: dict[str, Dpu] = {}
         budget.count(self._spent)
 
     def _spent(self) -> float:
@@ -104,16 +105,20 @@ class AwsBooks:
                 factor = (measured_s + done.warmup_s) / measured_s if measured_s > 0 else 1.0
                 by_name = {name: attempts_of(one) * factor for name, one in done.requests.items()}
                 connecting = done.connect.succeeded * known.dpu_per_connection
-                if by_name and by_name.keys() <= self.transactions.keys():
+                if by_name and by_name.keys() <= self._transactions.keys():
                     parts = Dpu(compute=connecting)
                     for name, attempts in by_name.items():
-                        parts = parts.plus(self.transactions[name].times(attempts))
+                        parts = parts.plus(self._transactions[name].times(attempts))
                     return parts.total, parts
                 return sum(by_name.values()) * known.dpu_per_attempt + connecting, None
             case ConnectStats():
                 return done.succeeded * known.dpu_per_connection, Dpu(done.succeeded * known.dpu_per_connection)
             case None:
                 return 0.0, None
+
+    def learn(self, transactions: Mapping[str, Dpu]) -> None:
+        """Reckon by what EXPLAIN told of each transaction, rather than by the order workload's average."""
+        self._transactions.update(transactions)
 
     def close(self) -> Mapping[str, Cost]:
         """Ask CloudWatch a last time, and give every cell that it has told of."""
@@ -135,7 +140,7 @@ class AwsBooks:
             facts["cost_dpu"] = round(self._meter.dpu(), 3)
             facts["usd_per_million_dpu"] = None if price is None else price.usd
         if self._budget.usd is not None:
-            facts["budget_usd"] = self._budget.whole_usd
+            facts["budget_usd"] = self._budget.usd
             facts["estimate_usd"] = self._estimate_usd
         # For `pytest-dsql cost RUN`: what to ask CloudWatch and Cost Explorer about, when the target is gone.
         facts["cost_shape"] = shape.to_json()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from pytest_dsql.errors import DsqlError
 from pytest_dsql.load.cost import Cost, Dpu
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 @final
 class EngineBooks:
     """Of the embedded engine, whose own totals say what the same work would have used on Aurora DSQL."""
+
+    shared: Final = False  #: each process has a cluster of its own
 
     def __init__(self, totals: Callable[[], Any], region: str, prices: Prices) -> None:
         """`totals` gives the cluster's `DpuTotals`."""
@@ -56,6 +58,9 @@ class EngineBooks:
         price = self._prices.find("dsql-dpu", self._region)
         usd = None if price is None else price.of(parts.total)
         return Cost(before[1], time.time(), parts.total, parts, usd, True, "engine")
+
+    def learn(self, transactions: Mapping[str, Dpu]) -> None:
+        """Need nothing: the engine counts."""
 
     def close(self) -> Mapping[str, Cost]:
         """Nothing is known better."""

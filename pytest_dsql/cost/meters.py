@@ -56,9 +56,15 @@ class AwsMeter:
         clients: Caller | None,
         *,
         began_s: float,
+        processes: int = 1,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`began_s`: since when it is paid for. `clients` None: nobody can ask CloudWatch."""
+        """`began_s`: since when it is paid for. `clients` None: nobody can ask CloudWatch.
+
+        `processes`: how many of the run use it; the cells of the others are taken for as many as one's own, until
+        CloudWatch tells of all of them.
+        """
+        self._processes = processes
         self.shape: Final = shape
         self._prices = prices
         self._clients = clients
@@ -113,13 +119,15 @@ class AwsMeter:
     def dpu(self) -> float:
         """DPU so far: measured as far as CloudWatch has come, and reckoned for cells after that."""
         measured = sum(total for minute, (total, _) in self._minutes.items() if minute < self.settled_s)
-        return measured + sum(use.dpu * self._unsettled(use) for use in self._cells)
+        return measured + self._processes * sum(use.dpu * self._unsettled(use) for use in self._cells)
 
     def _unsettled(self, use: CellUse) -> float:
         """The part of a cell that CloudWatch hasn't told of."""
         lasted = use.ended_s - use.began_s
-        if lasted <= 0 or self.refusal is not None:
+        if self.refusal is not None or (lasted <= 0 and use.ended_s > self.settled_s):
             return 1.0
+        if lasted <= 0:
+            return 0.0
         return min(max(use.ended_s - max(self.settled_s, use.began_s), 0.0) / lasted, 1.0)
 
     def usd(self, until_s: float | None = None) -> float:

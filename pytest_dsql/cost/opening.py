@@ -29,12 +29,13 @@ def aws_books(
     budget: Budget,
     *,
     began_s: float | None = None,
+    processes: int = 1,
     estimate_usd: float | None = None,
 ) -> Books:
     """Open the books of a target in an AWS account.
 
     `clients` None: nothing is asked of AWS, use is reckoned by unit costs and priced from the table. `began_s`: since
-    when the target is paid for, in seconds since the epoch; now where it was there before.
+    when the target is paid for, in seconds since the epoch; now where it was there before. `processes`: of the run.
     """
     from pytest_dsql.cost.books import AwsBooks
     from pytest_dsql.cost.meters import AwsMeter
@@ -42,11 +43,12 @@ def aws_books(
     from pytest_dsql.cost.prices import Prices
 
     prices = Prices(PriceList(clients) if clients is not None else None)
-    meter = AwsMeter(shape, prices, clients, began_s=time.time() if began_s is None else began_s)
+    began_s = time.time() if began_s is None else began_s
+    meter = AwsMeter(shape, prices, clients, began_s=began_s, processes=processes)
     return AwsBooks(meter, prices, budget, estimate_usd=estimate_usd)
 
 
-def attached_books(endpoint: Endpoint, clients: Caller | None, budget: Budget) -> Books:
+def attached_books(endpoint: Endpoint, clients: Caller | None, budget: Budget, *, processes: int = 1) -> Books:
     """Open the books of an endpoint that was there before: what is known of it is its DPU, where it has them."""
     from pytest_dsql.cost.shape import CostShape, DsqlUse
 
@@ -55,4 +57,4 @@ def attached_books(endpoint: Endpoint, clients: Caller | None, budget: Budget) -
     cluster = endpoint.host.partition(".")[0]
     is_id = len(cluster) == 26 and cluster.isalnum()
     shape = CostShape("attach", dsql=DsqlUse(endpoint.region, cluster if is_id else None))
-    return aws_books(shape, clients if is_id else None, budget)
+    return aws_books(shape, clients if is_id else None, budget, processes=processes)

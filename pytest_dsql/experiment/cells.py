@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, final
 from pytest_dsql.errors import UsageError
 from pytest_dsql.experiment.stretch import MOST_PER_CELL, How, Shape, Surroundings, Unchecked, measure
 from pytest_dsql.load.arrivals import SCHEDULED
-from pytest_dsql.load.cost import NO_BOOKS, Books
+from pytest_dsql.load.cost import NO_BOOKS, Books, Dpu
 from pytest_dsql.load.measurement import Arrival, ConnectStats, Measurement
 from pytest_dsql.transaction import SLOT_BITS, Mix
 
@@ -293,6 +293,34 @@ class Load:
 
         _whole("n", n, 1, 10_000)
         return self._connections("sequential", n, 1, lambda: sequential_connects(self.endpoint, n, seed=self.seed))
+
+    def dpu(self, mix: Mix, *, samples: int = 5) -> Mapping[str, Dpu]:
+        """Return what each transaction of a mix costs in DPU, on the average of so many requests; nothing is committed.
+
+        Asked of EXPLAIN ANALYZE VERBOSE, so by the target's own word, minimums of a transaction included; a COMMIT's
+        own work and new connections are not in it. The figures are in the results' experiments, and cells of these
+        transactions are reckoned by them. Raises UsageError on a target that doesn't tell.
+        """
+        from pytest_dsql.experiment.explaining import explain_mix
+        from pytest_dsql.experiment.stretch import begin
+
+        _whole("samples", samples, 1, 1_000)
+        identity = f"{self.test} dpu"
+        with self.exclusive():
+            self.books.admit(identity)
+            shape = Shape(identity, Arrival("closed"), mix, 1, 1, 0.0, 1.0, {})
+            on = Surroundings(self.endpoint, self.connect, self.seed, self.progress, self.injections, None)
+            run = begin(shape, on, 1.0)
+            scale = mix.workload.scale if mix.workload else None
+            with self.connect() as connection:
+                costs = explain_mix(connection, mix, run, seed=self.seed, scale=scale, samples=samples)
+        self.books.learn(costs)
+        figures: dict[str, Any] = {"samples": samples}
+        for name, cost in costs.items():
+            figures |= {f"{name}_dpu": round(cost.total, 6), f"{name}_read_dpu": round(cost.read, 6)}
+            figures |= {f"{name}_write_dpu": round(cost.write, 6), f"{name}_compute_dpu": round(cost.compute, 6)}
+        self.note(identity if self.name == "" else f"{self.name} dpu", figures)
+        return costs
 
     def raise_if_void(self) -> None:
         """Raise SloMissed for a cell that violated an invariant: it is void, whether or not the test asks."""

@@ -110,7 +110,7 @@ def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tup
     from pytest_dsql.load.plan import ANSWER_TIMEOUT_S, CellPlan
 
     workload = shape.mix.workload
-    run = _begin(shape, on, window_s)
+    run = begin(shape, on, window_s)
     how = shape.how
     plan = CellPlan(
         id=shape.id,
@@ -161,7 +161,8 @@ def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tup
         raise Unchecked(measurement) from error
 
 
-def _begin(shape: Shape, on: Surroundings, window_s: float) -> CellRun:
+def begin(shape: Shape, on: Surroundings, window_s: float) -> CellRun:
+    """Have the workload set aside what one run of a cell may use: ids, operation ids, rows."""
     slots = shape.connections
     if shape.mix.workload is None:
         import secrets

@@ -74,6 +74,10 @@ class Cost:
 class Books(Protocol):
     """Keeps the books of a target while cells run on it. Nothing is asked of closed books."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether all processes of a run see the same target: then their totals are the same, and don't add up."""
+
     def admit(self, cell: str) -> None:
         """Raise BudgetReached when no cell may begin any more."""
 
@@ -82,6 +86,9 @@ class Books(Protocol):
 
     def end(self, before: object, cell: str, done: Measurement | ConnectStats | None) -> Cost | None:
         """Tell what the cell has used since; None when nobody knows. `done` is what it measured."""
+
+    def learn(self, transactions: Mapping[str, Dpu]) -> None:
+        """Take what transactions cost, by their names, for reckoning what cells use."""
 
     def close(self) -> Mapping[str, Cost]:
         """End the books, and give the cells whose cost is known better by now."""
@@ -94,6 +101,8 @@ class Books(Protocol):
 class NoBooks:
     """For a target of which nothing is known: everything may begin, and nothing has a price."""
 
+    shared: Final = True
+
     def admit(self, cell: str) -> None:
         """Let it begin."""
 
@@ -104,6 +113,9 @@ class NoBooks:
     def end(self, before: object, cell: str, done: Measurement | ConnectStats | None) -> Cost | None:  # noqa: ARG002
         """Know nothing."""
         return None
+
+    def learn(self, transactions: Mapping[str, Dpu]) -> None:
+        """Need nothing."""
 
     def close(self) -> Mapping[str, Cost]:
         """Know nothing better."""

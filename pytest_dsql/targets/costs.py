@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pytest_dsql.targets.target import Target
 
 
-def open_books(settings: Settings, target: Target, budget: Budget) -> Books:
-    """Open the books of a target."""
+def open_books(settings: Settings, target: Target, budget: Budget, *, processes: int = 1) -> Books:
+    """Open the books of a target. `processes`: how many of the run there are."""
     from pytest_dsql.cost.opening import attached_books, engine_books
 
     if target.local is not None:
         return engine_books(target.local)
-    return attached_books(target.endpoint, _clients(settings), budget)
+    return attached_books(target.endpoint, _clients(settings), budget, processes=processes)
 
 
 def _clients(settings: Settings) -> Caller | None:

@@ -80,9 +80,19 @@ def test_without_a_budget_everything_begins() -> None:
     one.admit("test")
 
 
-def test_processes_share_it_evenly() -> None:
-    budget = Budget(10.0, share=0.5)
-    assert (budget.usd, budget.whole_usd) == (5.0, 10.0)
+def test_what_other_processes_do_is_taken_for_as_much_until_cloudwatch_tells(clients: Clients) -> None:
+    clock = Clock(START)
+    prices = Prices()
+    meter = AwsMeter(SHAPE, prices, clients, began_s=START, processes=3, now=clock)
+    one = AwsBooks(meter, prices, Budget(None), now=clock)
+    before = one.begin()
+    clock.at += 5
+    one.end(before, "test", connect_stats(100))
+    assert meter.dpu() == pytest.approx(3 * 23)
+    put_dpu(clients, {0: 50.0})
+    clock.at += 1000
+    meter.read()
+    assert meter.dpu() == pytest.approx(50)
 
 
 def test_a_cell_is_reckoned_by_attempts_and_connections() -> None:
@@ -101,7 +111,7 @@ def test_a_cell_is_reckoned_by_attempts_and_connections() -> None:
 def test_what_explain_told_of_each_transaction_is_used() -> None:
     clock = Clock(START)
     one = books(None, clock, Budget(None))
-    one.transactions = {"product_read": Dpu(0.001, 0.00375), "order_create": Dpu(0.01, 0.01, 0.05)}
+    one.learn({"product_read": Dpu(0.001, 0.00375), "order_create": Dpu(0.01, 0.01, 0.05)})
     done = measurement(samples("product_read", 800), samples("order_create", 80), duration_s=8.0, warmup_s=0.0)
     cost = one.end(one.begin(), "test", done)
     assert cost is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -178,10 +179,10 @@ def test_what_is_read_is_counted(short: RunningGateway, client: pq.abc.PGconn, c
     for _ in range(3):
         told(client, b"read", b"1")
     assert counter.both() == (3, 3)
-    assert meter.totals().transactions == 3
+    assert asyncio.run(meter.totals()).transactions == 3
     ask(client, "send_query", b"SELECT g FROM generate_series(1, 20000) g, short")
     told(client, b"write", b"2")
-    assert meter.totals().writing_transactions == 1
+    assert asyncio.run(meter.totals()).writing_transactions == 1
     query(client, "UPDATE short SET v = 20 WHERE k = 2")
 
 
