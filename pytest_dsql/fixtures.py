@@ -320,6 +320,7 @@ def dsql_books(dsql_results: ResultsFile, pytestconfig: pytest.Config) -> Iterat
                 settings.for_target(target.name),
                 target,
                 budget_of(pytestconfig),
+                run_id=pytestconfig.stash[RUN_ID],
                 processes=int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
             )
         return opened[target.name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -200,10 +200,34 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
     try:
         preflight(settings_of(config), results=any("dsql_results" in one for one in names))
+        _compare_with_budget(session)
     except DsqlError as error:
         if not hasattr(config, "workerinput"):
             raise pytest.UsageError(str(error)) from None
         config.stash[_UNFIT] = str(error)
+
+
+def _compare_with_budget(session: pytest.Session) -> None:
+    """Reckon what the run will cost where something is created, and say it. Raises UsageError beyond the budget."""
+    config = session.config
+    settings = settings_of(config)
+    if not any(one not in EXISTING_TARGETS for one in settings.targets):
+        return
+    from pytest_dsql.cost.work import PlannedTest
+    from pytest_dsql.targets.costs import check_budget
+
+    def tests(target: str) -> Iterator[PlannedTest]:
+        for item in session.items:
+            if (_target_of(item) or target) == target:
+                name = getattr(item, "originalname", None) or item.name
+                parameters = getattr(getattr(item, "callspec", None), "params", {})
+                yield PlannedTest(name, frozenset(getattr(item, "fixturenames", ())), parameters)
+
+    estimates, said = check_budget(settings, fixtures.plan_of(config), tests)
+    fixtures.budget_of(config).estimates = {name: round(one.usd, 6) for name, one in estimates.items()}
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not hasattr(config, "workerinput"):
+        reporter.write_line(f"dsql: {said}")
 
 
 @pytest.hookimpl(tryfirst=True)

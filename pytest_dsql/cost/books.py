@@ -27,6 +27,8 @@ class Budget:
     def __init__(self, usd: float | None) -> None:
         """`usd` None: no bound."""
         self.usd: Final = usd
+        #: What the run was reckoned to cost before it began, in USD, by target.
+        self.estimates: Mapping[str, float] = {}
         self._spending: list[Callable[[], float]] = []
 
     def count(self, spent: Callable[[], float]) -> None:

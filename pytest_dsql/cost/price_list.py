@@ -78,6 +78,11 @@ _SOLD: Final[Mapping[str, _Sold]] = {
     ),
     "rds-multi-az-gp3": _Sold("AmazonRDS", r"RDS:Multi-AZ-GP3-Storage", "GB-month"),
     "rds-multi-az-gp3-iops": _Sold("AmazonRDS", r"RDS:Multi-AZ-GP3-PIOPS", "IOPS-month"),
+    "rds-multi-az-gp3-throughput": _Sold("AmazonRDS", r"RDS:Multi-AZ-GP3-Throughput", "MBps-month"),
+    "rds-multi-az-io1": _Sold("AmazonRDS", r"RDS:Multi-AZ-PIOPS-Storage", "GB-month"),
+    "rds-multi-az-io1-iops": _Sold("AmazonRDS", r"RDS:Multi-AZ-PIOPS", "IOPS-month"),
+    "rds-multi-az-io2": _Sold("AmazonRDS", r"RDS:Multi-AZ-PIOPS-Storage-IO2", "GB-month"),
+    "rds-multi-az-io2-iops": _Sold("AmazonRDS", r"RDS:Multi-AZ-PIOPS-IO2", "IOPS-month"),
     "rds-proxy": _Sold("AmazonRDS", r"RDS:ProxyUsage", "hour"),
     "rds-proxy-acu": _Sold("AmazonRDS", r"RDS:Proxy-ASv2-Usage", "hour"),
     "ec2": _Sold(

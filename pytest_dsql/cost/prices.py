@@ -25,11 +25,12 @@ UNITS: Final[Mapping[str, float]] = {
     "month": HOURS_PER_MONTH * 3600,
     "GB-month": HOURS_PER_MONTH * 3600,
     "IOPS-month": HOURS_PER_MONTH * 3600,
+    "MBps-month": HOURS_PER_MONTH * 3600,
     "million": 1e6,
     "million DPU": 1e6,
     "one": 1.0,
 }
-_OF_TIME: Final = ("hour", "month", "GB-month", "IOPS-month")
+_OF_TIME: Final = ("hour", "month", "GB-month", "IOPS-month", "MBps-month")
 
 
 class NoPrice(DsqlError):

@@ -1,30 +1,121 @@
 """What targets cost: the shape that a module declares, the check of the budget before anything is created, the books.
 
 A module of a target that is created may have `cost_shape(settings, region) -> CostShape`: what of it will be paid for,
-without ids. The ids come from the inventory, once there are some.
+without ids. The ids come from the inventory, once there are some. Of a module without one nothing is known.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from pytest_dsql.errors import MissingExtra
-from pytest_dsql.load.cost import Books
+from pytest_dsql.load.cost import NO_BOOKS, Books
+from pytest_dsql.settings import EXISTING_TARGETS
 
 if TYPE_CHECKING:
+    from pytest_dsql.aws.inventory import Entry
     from pytest_dsql.cost.books import Budget
+    from pytest_dsql.cost.estimate import Estimate
     from pytest_dsql.cost.price_list import Caller
+    from pytest_dsql.cost.shape import CostShape
+    from pytest_dsql.cost.work import PlannedTest
+    from pytest_dsql.experiment.plans import Plan
     from pytest_dsql.settings import Settings
     from pytest_dsql.targets.target import Target
 
+#: Kinds of the inventory that the meters ask about.
+_CLUSTER: Final = "dsql-cluster"
+_DB_CLUSTER: Final = "db-cluster"
+_DB_INSTANCE: Final = "db-instance"
 
-def open_books(settings: Settings, target: Target, budget: Budget, *, processes: int = 1) -> Books:
-    """Open the books of a target. `processes`: how many of the run there are."""
-    from pytest_dsql.cost.opening import attached_books, engine_books
+
+def is_created(name: str) -> bool:
+    """Tell whether a target is one that is created, and paid for."""
+    return name not in EXISTING_TARGETS
+
+
+def planned_shape(settings: Settings, region: str) -> CostShape:
+    """Return what of a target will be paid for, by its module's word. Raises UsageError as the module does."""
+    from pytest_dsql.cost.shape import CostShape
+    from pytest_dsql.targets.created import module_of
+
+    declared: Callable[[Settings, str], CostShape] | None = getattr(module_of(settings.target), "cost_shape", None)
+    return CostShape(settings.target) if declared is None else declared(settings, region)
+
+
+def check_budget(
+    settings: Settings, plan: Plan, tests: Callable[[str], Iterable[PlannedTest]]
+) -> tuple[Mapping[str, Estimate], str]:
+    """Reckon what the run will cost on the targets that are created, and compare it with the budget.
+
+    `tests` gives the selected tests of a target. Returns the estimates and the comparison in one line. Raises
+    UsageError when they exceed it, NoPrice, CredentialsError.
+    """
+    from pytest_dsql.aws.run import region_for
+    from pytest_dsql.aws.sessions import Clients
+    from pytest_dsql.cost.estimate import check_budget as compared
+    from pytest_dsql.cost.estimate import estimate
+    from pytest_dsql.cost.price_list import PriceList
+    from pytest_dsql.cost.prices import Prices
+    from pytest_dsql.cost.work import work_of
+
+    clients = Clients(profile=settings.profile, role=settings.role)
+    price_list = PriceList(clients)
+    estimates: dict[str, Estimate] = {}
+    for name in settings.targets:
+        if is_created(name):
+            own = settings.for_target(name)
+            region = region_for(clients, own.region, name)
+            work = work_of(tests(name), plan, settings.scale or plan.scale)
+            estimates[name] = estimate(planned_shape(own, region), work, Prices(price_list))
+    assert settings.budget is not None, "targets that are created need a budget"
+    return estimates, compared(list(estimates.values()), settings.budget)
+
+
+def open_books(settings: Settings, target: Target, budget: Budget, *, run_id: str, processes: int = 1) -> Books:
+    """Open the books of a target; `settings` are its own, `processes` is how many of the run there are."""
+    from pytest_dsql.cost.opening import attached_books, aws_books, engine_books
 
     if target.local is not None:
         return engine_books(target.local)
-    return attached_books(target.endpoint, _clients(settings), budget, processes=processes)
+    if not is_created(settings.target):
+        return attached_books(target.endpoint, _clients(settings), budget, processes=processes)
+    from pytest_dsql.aws.sessions import Clients
+
+    entries = _entries(run_id, settings.target)
+    if not entries:
+        return NO_BOOKS
+    shape = identified(planned_shape(settings, str(target.facts["region"])), entries)
+    began_s = min(entry.intended_at for entry in entries).timestamp()
+    clients = Clients(profile=settings.profile, role=settings.role)
+    estimate_usd = budget.estimates.get(target.name)
+    return aws_books(shape, clients, budget, began_s=began_s, processes=processes, estimate_usd=estimate_usd)
+
+
+def identified(shape: CostShape, entries: Sequence[Entry]) -> CostShape:
+    """Give a shape the ids of what was created."""
+    clusters = {one.region: str(one.details["identifier"]) for one in entries if one.kind == _CLUSTER and one.arn}
+    dsql, acu, io = shape.dsql, shape.acu, shape.io
+    if dsql is not None:
+        peers = tuple((region, clusters.get(region)) for region, _ in dsql.peers)
+        dsql = replace(dsql, cluster=clusters.get(dsql.region), peers=peers)
+    if acu is not None:
+        acu = replace(acu, instances=tuple(one.name for one in entries if one.kind == _DB_INSTANCE))
+    if io is not None:
+        io = replace(io, cluster=next((one.name for one in entries if one.kind == _DB_CLUSTER), None))
+    return replace(shape, dsql=dsql, acu=acu, io=io)
+
+
+def _entries(run_id: str, owner: str) -> list[Entry]:
+    from pytest_dsql.aws.inventory import Inventory, state_directory
+
+    try:
+        inventory = Inventory.read(state_directory() / f"{run_id}.jsonl")
+    except OSError:
+        return []
+    return [one for one in inventory.entries if one.owner == owner]
 
 
 def _clients(settings: Settings) -> Caller | None:

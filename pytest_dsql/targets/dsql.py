@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pytest_dsql.aws.inventory import Entry
     from pytest_dsql.aws.run import AwsRun
     from pytest_dsql.connect.endpoint import Endpoint
+    from pytest_dsql.cost.shape import CostShape
     from pytest_dsql.settings import Settings
     from pytest_dsql.targets.target import Target
 
@@ -44,6 +45,8 @@ ACTIONS: Final = (
 #: connection, INACTIVE answers it with "waking up" (AWS user guide, "Aurora DSQL cluster lifecycle").
 USABLE: Final = frozenset({"ACTIVE", "IDLE", "INACTIVE", "UPDATING"})
 _HOPELESS: Final = frozenset({"FAILED", "DELETING", "DELETED", "PENDING_DELETE"})
+#: How long creating and removing took together at most where it was seen: only storage is paid for meanwhile.
+COMING_S: Final = 180.0
 #: How long a cluster may take: 5 to 32 s were seen for one Region, two minutes for two.
 CREATION_LIMIT_S: Final = 900.0
 
@@ -51,6 +54,13 @@ CREATION_LIMIT_S: Final = 900.0
 def check(settings: Settings) -> None:
     """See that the address is one."""
     tunnel(settings)
+
+
+def cost_shape(settings: Settings, region: str) -> CostShape:
+    """Return what of the cluster is paid for: DPU and storage."""
+    from pytest_dsql.cost.shape import CostShape, DsqlUse
+
+    return CostShape(settings.target, dsql=DsqlUse(region), coming_s=COMING_S)
 
 
 def open(settings: Settings, run: AwsRun) -> Target:  # noqa: A001 - the word of every target's module

@@ -20,6 +20,7 @@ from pytest_dsql.targets.created import options_of
 if TYPE_CHECKING:
     from pytest_dsql.aws.inventory import Entry
     from pytest_dsql.aws.run import AwsRun
+    from pytest_dsql.cost.shape import CostShape
     from pytest_dsql.settings import Settings
     from pytest_dsql.targets.target import Target
 
@@ -60,6 +61,14 @@ def check(settings: Settings) -> None:
 
     first = region_for(Clients(profile=settings.profile, role=settings.role), settings.region, settings.target)
     _regions(settings, first)
+
+
+def cost_shape(settings: Settings, region: str) -> CostShape:
+    """Return what of both clusters is paid for; a witness costs nothing by itself."""
+    from pytest_dsql.cost.shape import CostShape, DsqlUse
+
+    peer = _regions(settings, region).peer
+    return CostShape(settings.target, dsql=DsqlUse(region, peers=((peer, None),)), coming_s=dsql.COMING_S)
 
 
 def open(settings: Settings, run: AwsRun) -> Target:  # noqa: A001 - the word of every target's module
