@@ -56,8 +56,9 @@ def _tell(survey: Survey, say: Say) -> int:
 
 
 def policy(target: str, say: Say) -> int:
-    """Print the least policy that a target needs: for creating, measuring, removing and verifying."""
+    """Print the least policy that a target needs: for creating, measuring, paying for, removing and verifying."""
     from pytest_dsql.aws.policies import policy as document
+    from pytest_dsql.cost.grants import ACTIONS as COST
     from pytest_dsql.targets.created import module_of
 
     if target == "attach":
@@ -67,7 +68,7 @@ def policy(target: str, say: Say) -> int:
         return 0
     if target == "local":
         raise UsageError("the target 'local' asks nothing of AWS")
-    say(json.dumps(document(module_of(target).ACTIONS), indent=2))
+    say(json.dumps(document((*module_of(target).ACTIONS, *COST)), indent=2))
     return 0
 
 

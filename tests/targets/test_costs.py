@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -14,6 +15,7 @@ from pytest_dsql.cost.work import PlannedTest
 from pytest_dsql.errors import UsageError
 from pytest_dsql.experiment.plans import plan_for
 from pytest_dsql.settings import Settings
+from pytest_dsql.targets.commands import policy
 from pytest_dsql.targets.costs import check_budget, identified, is_created, planned_shape
 
 FULL = plan_for("full", "dsql")
@@ -90,3 +92,16 @@ def test_ids_come_from_the_inventory() -> None:
     assert found.dsql == DsqlUse("us-east-1", "a" * 26, peers=(("us-east-2", "b" * 26),))
     assert found.acu == AcuUse("us-east-1", 4, 32, 2, instances=("writer", "reader"))
     assert found.io == AuroraIo("us-east-1", "volume")
+
+
+def test_the_policy_of_a_target_has_what_its_cost_asks_for() -> None:
+    said: list[str] = []
+    assert policy("dsql", said.append) == 0
+    allowed = {action for one in json.loads(said[0])["Statement"] for action in one["Action"]}
+    assert {
+        "dsql:CreateCluster",
+        "cloudwatch:GetMetricData",
+        "pricing:GetProducts",
+        "ce:GetCostAndUsage",
+        "ce:ListCostAllocationTags",
+    } <= allowed
