@@ -83,7 +83,7 @@ class AwsBooks:
     def admit(self, cell: str) -> None:
         """Raise BudgetReached when the guard has been reached, by what CloudWatch says now."""
         if self._budget.usd is not None:
-            self._meter.read()
+            self._meter.read(at_once=True)
         self._budget.admit(cell)
 
     def begin(self) -> object:

@@ -187,3 +187,13 @@ def test_an_attached_cluster_has_dpu_and_another_endpoint_nothing() -> None:
     assert CostShape.from_json(books_of_dsql.facts()["cost_shape"]).dsql == DsqlUse(REGION, CLUSTER)
     plain = Endpoint.from_dsn("postgresql://me@db.example/app?sslmode=verify-full")
     assert attached_books(plain, None, Budget(None)) is NO_BOOKS
+
+
+def test_cloudwatch_is_asked_for_every_cell_that_wants_to_begin(clients: Clients) -> None:
+    clock = Clock(START + 400)
+    one = books(clients, clock, Budget(0.01))
+    one.admit("test_a")
+    put_dpu(clients, {0: 1000.0})
+    clock.at += 1
+    with pytest.raises(BudgetReached):
+        one.admit("test_b")
