@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, final
 
 from pytest_dsql.errors import UsageError
-from pytest_dsql.experiment.stretch import MOST_PER_CELL, How, Shape, Surroundings, Unchecked, measure
+from pytest_dsql.experiment.stretch import (
+    MOST_PER_CELL,
+    MOST_PER_CONNECTION,
+    How,
+    Shape,
+    Surroundings,
+    Unchecked,
+    measure,
+)
 from pytest_dsql.load.arrivals import SCHEDULED
 from pytest_dsql.load.cost import NO_BOOKS, Books, Dpu
 from pytest_dsql.load.measurement import Arrival, ConnectStats, Measurement
@@ -310,7 +318,8 @@ class Load:
             self.books.admit(identity)
             shape = Shape(identity, Arrival("closed"), mix, 1, 1, 0.0, 1.0, {})
             on = Surroundings(self.endpoint, self.connect, self.seed, self.progress, self.injections, None)
-            run = begin(shape, on, 1.0)
+            # So long that as many requests are set aside for as are run.
+            run = begin(shape, on, 2 * samples * len(mix.transactions) / MOST_PER_CONNECTION)
             scale = mix.workload.scale if mix.workload else None
             with self.connect() as connection:
                 costs = explain_mix(connection, mix, run, seed=self.seed, scale=scale, samples=samples)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: What a cell's share of set-aside rows is made for: more requests per second than a connection without a network can
 #: send, and than any published run has reached (24,541/s, DSQL at 256 connections, Seoul 2026-09).
-_MOST_PER_CONNECTION: Final = 2_000
+MOST_PER_CONNECTION: Final = 2_000
 MOST_PER_CELL: Final = 30_000
 #: In open loop a connection carries at most so many times its even part of the requests.
 _UNEVEN: Final = 4
@@ -170,7 +170,7 @@ def begin(shape: Shape, on: Surroundings, window_s: float) -> CellRun:
         # Nothing in the database hands out numbers here: 24 random bits.
         number = 1 + secrets.randbelow((1 << 24) - 1)
         return CellRun(number=number, operation_prefix=f"{number:x}-", slots=slots)
-    most = min(slots * _MOST_PER_CONNECTION, MOST_PER_CELL)
+    most = min(slots * MOST_PER_CONNECTION, MOST_PER_CELL)
     if shape.arrival.rate is not None:
         # A connection takes what is due when it is free, so some take more than their part.
         most = min(most, int(_UNEVEN * shape.arrival.rate) + slots)
