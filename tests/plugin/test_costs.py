@@ -76,7 +76,7 @@ from pytest_dsql.errors import UsageError
 from pytest_dsql.workloads.orders.transactions import order_create, product_read
 
 def count(connect):
-    return connect().execute("SELECT count(*) FROM pytest_dsql_orders.orders").fetchone()[0]
+    return connect().execute("SELECT count(*) FROM pytest_dsql_orders.operation_receipts").fetchone()[0]
 
 def test_them(dsql_load, dsql_orders, dsql_connect):
     before = count(dsql_connect)
