@@ -128,23 +128,6 @@ def test_what_limits_new_connections(dsql_load: Load, dsql_plan: Plan, product_r
     )
 
 
-def test_ten_times_the_attempts(dsql_load: Load, dsql_plan: Plan, product_reads: Mix, note: Note) -> None:
-    """Ten times as many clients that connect anew for each read: what is refused, by which code, and what is made."""
-    cell = dsql_load.churn(product_reads, connections=dsql_plan.attempts, duration=dsql_plan.attempts_s)
-    cell.assert_connected()
-    made = cell.connect
-    refused = sum(made.refused.values())
-    note(
-        "E003 ten times the attempts",
-        {
-            "clients": dsql_plan.attempts,
-            "made_per_s": made.succeeded / cell.measurement.duration_s,
-            "refusal_rate": refused / made.attempted if made.attempted else 0.0,
-            **{f"refused_with_{state}": count for state, count in made.refused.items()},
-        },
-    )
-
-
 def test_application_tasks_share_a_pool(
     dsql_target: Target, dsql_orders: Orders, dsql_plan: Plan, note: Note, tasks: int, pool: int
 ) -> None:

@@ -58,8 +58,6 @@ class Plan:
     open_loop_connections: int
     main: Main
     capacity: Search | None  #: None: the plan has no time for a search
-    attempts: int  #: connections that are made and closed again and again for `attempts_s`
-    attempts_s: float
     pool_tasks: tuple[int, ...]  #: tasks of an application that share a pool
     pool_sizes: tuple[int, ...]
     pool_window_s: float
@@ -96,8 +94,6 @@ _QUICK_LOCAL: Final = Plan(
     open_loop_connections=32,
     main=Main(shares=(0.5, 1.0, 1.2), repeats=3, warmup_s=0.5, window_s=4.0, alone=False),
     capacity=None,
-    attempts=16,
-    attempts_s=3.0,
     pool_tasks=(16, 64),
     pool_sizes=(16,),
     pool_window_s=1.0,
@@ -132,8 +128,6 @@ _QUICK_ELSEWHERE: Final = Plan(
     open_loop_connections=64,
     main=Main(shares=(0.5, 1.0, 1.2), repeats=3, warmup_s=1.0, window_s=6.0, alone=False),
     capacity=None,
-    attempts=32,
-    attempts_s=10.0,
     pool_tasks=(16, 64, 256),
     pool_sizes=(16, 64),
     pool_window_s=3.0,
@@ -168,8 +162,6 @@ _FULL: Final = Plan(
     open_loop_connections=256,
     main=Main(shares=(0.5, 1.0, 1.2), repeats=3, warmup_s=120.0, window_s=300.0, alone=True),
     capacity=Search(start=1_600.0, growth=1.25, precision=0.05, repeats=3),
-    attempts=160,
-    attempts_s=60.0,
     pool_tasks=(16, 64, 256, 1_024),
     pool_sizes=(16, 64, 128),
     pool_window_s=30.0,
