@@ -15,7 +15,7 @@ from pytest_dsql.aws.resources import KINDS, resource
 from pytest_dsql.aws.run import is_region
 from pytest_dsql.aws.sessions import Clients
 from pytest_dsql.aws.waiting import SETTLING_S, Clock
-from pytest_dsql.errors import DsqlError, MissingExtra
+from pytest_dsql.errors import DsqlError
 
 RUNNING: Final = "its run goes on"
 KEPT: Final = "kept"
@@ -43,7 +43,8 @@ class Survey:
 
     found: list[Found] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)  #: what could not be looked at although a run has used it
-    unseen: list[str] = field(default_factory=list)  #: what could not be looked at, and no run here has used
+    #: By Region and error code: kinds that could not be looked for, and that no run here has used.
+    unseen: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
     @property
     def remaining(self) -> list[Found]:
@@ -89,12 +90,17 @@ def survey(
 
 
 def _on_aws(clients: Clients, wanted: set[str], result: Survey) -> bool:
-    """Add the user's default Region to those to look through; False without boto3, which runs on AWS have."""
+    """Add the user's default Region to those to look through; False where nobody can: without boto3 or credentials.
+
+    One line says so, instead of one for each thing that can't be looked at.
+    """
     wanted -= {one for one in wanted if not is_region(one)}  # another provider's
     try:
         if clients.default_region:
             wanted.add(clients.default_region)
-    except MissingExtra as error:
+        if wanted:
+            _ = clients.account
+    except DsqlError as error:
         if wanted:
             result.doubts.append(str(error))
         return False
@@ -158,7 +164,7 @@ def _scan(clients: Clients, regions: Iterable[str], used: set[str], result: Surv
                 if kind in used:
                     result.doubts.append(f"{kind} in {region}: {error}")
                 else:
-                    result.unseen.append(f"{kind} in {region} ({error.code})")
+                    result.unseen.setdefault((region, error.code), []).append(kind)
                 if error.failure is Failure.CREDENTIALS:
                     return found  # the same for all others
             except DsqlError as error:

@@ -46,8 +46,8 @@ def _tell(survey: Survey, say: Say) -> int:
         say(mask(str(found)))
     for doubt in survey.doubts:
         say(mask(f"could not look at {doubt}"))
-    if survey.unseen:
-        say(f"could not look for what no run here has used: {', '.join(survey.unseen)}")
+    for (region, code), kinds in survey.unseen.items():
+        say(f"could not look in {region} ({code}) for what no run here has used: {', '.join(kinds)}")
     in_use = len(survey.found) - len(survey.remaining)
     if in_use:
         say(f"in use: {in_use}")

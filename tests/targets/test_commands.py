@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pytest_dsql.aws.inventory import Inventory, inventories
+from pytest_dsql.aws.resources import KINDS
 from pytest_dsql.aws.sessions import Clients
 from pytest_dsql.cli import main
+from pytest_dsql.connect.credentials import forget_credentials
 from tests.aws.answers import answer, answering, xml_answer
 
 REGION = "us-east-1"
@@ -18,6 +20,8 @@ REGION = "us-east-1"
 @pytest.fixture(autouse=True)
 def there(account: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    # Looking for every other kind as well takes its time; `test_every_kind_is_looked_for` does.
+    monkeypatch.setattr("pytest_dsql.aws.verifying.KINDS", {"dsql-cluster": KINDS["dsql-cluster"]})
 
 
 def make(run: str, *, expires_in_h: float = 1, region: str = REGION) -> str:
@@ -47,6 +51,11 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
 def test_nothing_is_left_in_an_empty_account(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "verify") == (0, "remaining: 0\n")
     assert said(capsys, "reap") == (0, "removed: 0\nremaining: 0\n")
+
+
+def test_every_kind_is_looked_for(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_dsql.aws.verifying.KINDS", KINDS)
+    assert said(capsys, "verify") == (0, "remaining: 0\n")
 
 
 def test_what_is_not_ours_is_neither_seen_nor_touched(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,6 +133,29 @@ def test_what_could_not_be_looked_at_is_no_success(capsys: pytest.CaptureFixture
     assert status == 1
     assert "could not look at dsql-cluster of-run-1 in us-east-1, run run-1: dsql:GetCluster is not allowed" in out
     assert out.endswith("remaining: 0 at least\n")
+
+
+def test_a_user_without_credentials_is_told_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    forget_credentials()
+    status, out = said(capsys, "verify")
+    assert status == 1
+    assert out.count("no usable AWS credentials") == 1
+    assert out.endswith("remaining: 0 at least\n")
+
+
+def test_what_may_not_be_listed_and_was_never_used_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    denial = answer(403, "AccessDeniedException", "no")
+    with answering("dsql.ListClusters", lambda: denial):
+        status, out = said(capsys, "verify")
+    assert status == 0
+    assert out == (
+        "could not look in us-east-1 (AccessDeniedException) for what no run here has used: dsql-cluster\n"
+        "remaining: 0\n"
+    )
 
 
 def test_lost_needs_a_run(capsys: pytest.CaptureFixture[str]) -> None:
