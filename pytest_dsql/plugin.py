@@ -246,6 +246,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
                 settings,
                 run_id=config.stash[RUN_ID],
                 arguments=config.invocation_params.args,
+                collected=config.args,
                 root=config.rootpath,
                 where=config.invocation_params.dir,
                 results=Path(config.invocation_params.dir, settings.results, config.stash[RUN_ID]),

@@ -36,9 +36,12 @@ class Bundle:
     directory: str  #: below where the files are unpacked
 
 
-def bundle(arguments: Sequence[str], *, root: Path, directory: Path, into: Path) -> Bundle:
+def bundle(
+    arguments: Sequence[str], *, collected: Sequence[str] = (), root: Path, directory: Path, into: Path
+) -> Bundle:
     """Pack what the command line's `arguments`, given in `directory`, name below `root` (pytest's root directory).
 
+    `collected` is where pytest looks for tests, which the arguments may leave to the configuration or the directory.
     Raises UsageError for tests that lie elsewhere, and for more than `MOST_BYTES`.
     """
     root, directory = root.resolve(), directory.resolve()
@@ -56,6 +59,10 @@ def bundle(arguments: Sequence[str], *, root: Path, directory: Path, into: Path)
             raise UsageError(f"--dsql-runner ec2 sends the tests below {root}, and {name} is not there")
         wanted.add(path)
         sent.append(f"{Path(os.path.relpath(path, directory)).as_posix()}{separator}{rest}")
+    for one in collected:
+        path = (directory / one.partition("::")[0]).resolve()
+        if path.exists() and path.is_relative_to(root):
+            wanted.add(path)
     path = into / "tests.tar.gz"
     size = 0
     with tarfile.open(path, "w:gz") as packed:

@@ -70,10 +70,11 @@ class Ec2Session:
     poll_s: float = _POLL_S
     _shown: int = field(default=0, init=False)
 
-    def measure(self, arguments: Sequence[str], *, root: Path, where: Path) -> int:
+    def measure(self, arguments: Sequence[str], *, collected: Sequence[str] = (), root: Path, where: Path) -> int:
         """Run the session with pytest's `arguments`, and return its exit status. Results are here when it returns.
 
-        `root` is pytest's root directory, `where` the one in which the arguments were given. Raises UsageError,
+        `root` is pytest's root directory, `where` the one in which the arguments were given, `collected` where pytest
+        looks for tests. Raises UsageError,
         AwsError, WaitedInVain or DsqlError; what had been measured by then is here all the same.
         """
         run = self.run
@@ -82,7 +83,7 @@ class Ec2Session:
         places = machines.places(run, self.options, self._near())
         image = machines.image(run, self.options)
         with tempfile.TemporaryDirectory() as name:
-            packed = bundle(arguments, root=root, directory=where, into=Path(name))
+            packed = bundle(arguments, collected=collected, root=root, directory=where, into=Path(name))
             job = job_of(
                 self.settings,
                 self.target,
@@ -302,6 +303,7 @@ def measure_on_ec2(
     *,
     run_id: str,
     arguments: Sequence[str],
+    collected: Sequence[str],
     root: Path,
     where: Path,
     results: Path,
@@ -329,7 +331,7 @@ def measure_on_ec2(
         )
         try:
             session = Ec2Session(run=run, options=options, settings=settings, target=target, results=results, show=show)
-            return session.measure(arguments, root=root, where=where)
+            return session.measure(arguments, collected=collected, root=root, where=where)
         finally:
             machines.remove_all(run)
     finally:

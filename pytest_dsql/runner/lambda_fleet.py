@@ -7,6 +7,7 @@ reference.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, final
@@ -80,6 +81,8 @@ class LambdaFleet:
             run.region,
             "start_execution",
             stateMachineArn=self._machine.arn,
+            # A name makes it idempotent: an answer that is lost, and asked for again, starts nothing twice.
+            name=uuid.uuid4().hex,
             input=json.dumps({"calls": list(events), "concurrency": concurrency}),
         )
 

@@ -105,6 +105,17 @@ def test_a_folder_is_sent_without_what_is_hidden(project: Path, tmp_path: Path) 
     assert not any("secret" in one or "pyc" in one or "other" in one for one in names)
 
 
+def test_what_pytest_finds_without_being_told_is_sent(project: Path, tmp_path: Path) -> None:
+    sent = bundle(
+        ["-m", "dsql"], collected=[str(project / "tests/shop")], root=project, directory=project, into=tmp_path
+    )
+    assert sent.arguments == ("-m", "dsql")
+    with tarfile.open(sent.path) as packed:
+        names = packed.getnames()
+    assert "tests/shop/test_shop.py" in names
+    assert not any("other" in one for one in names)
+
+
 def test_tests_that_lie_elsewhere_are_refused(project: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere.py").touch()
     with pytest.raises(UsageError, match=r"elsewhere\.py is not there"):
