@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, final
 
@@ -60,6 +60,21 @@ class Entry:
         tables = () if self.texts is None else self.texts.writes
         return any(key.on_delete in "cnd" or key.on_update in "cnd" for table in tables for key in table.referenced)
 
+    def and_then(self, other: Entry) -> Entry | None:
+        """One entry that does what this one does and then the other one; None: there is none."""
+        texts = self.texts
+        if texts is None or texts is not other.texts or self.captured is None or other.captured is None:
+            return None
+        if texts.form.command != "InsertStmt" or texts.form.upserts or self.rows is None or other.rows is None:
+            return None
+        return replace(
+            self,
+            captured=self.captured + other.captured,
+            locked=self.locked | other.locked,
+            shared=self.shared | other.shared,
+            rows=self.rows + other.rows,
+        )
+
     def execution(self, *, sandbox: bool) -> tuple[bytes, bytes, bytes]:
         """What does it again: a text, its parameters' types, and what is bound. A COPY's text is all that counts."""
         texts = self.texts
@@ -110,20 +125,23 @@ class Work:
             # What has done nothing must not do something the next time.
             return
         portal = run.portal
-        self.log.append(
-            Entry(
-                plan.sent,
-                texts,
-                NO_PARAMETERS if portal is None else portal.prepared.rest,
-                bound_of(None if portal is None else portal.bind),
-                plan.statement.kind == "ddl",
-                None if reply is None or texts is None or texts.capture is None else tuple(reply.captured),
-                run.copied,
-                _NO_KEYS if reply is None else frozenset(reply.locked),
-                _NO_KEYS if reply is None else frozenset(reply.shared),
-                rows,
-            )
+        entry = Entry(
+            plan.sent,
+            texts,
+            NO_PARAMETERS if portal is None else portal.prepared.rest,
+            bound_of(None if portal is None else portal.bind),
+            plan.statement.kind == "ddl",
+            None if reply is None or texts is None or texts.capture is None else tuple(reply.captured),
+            run.copied,
+            _NO_KEYS if reply is None else frozenset(reply.locked),
+            _NO_KEYS if reply is None else frozenset(reply.shared),
+            rows,
         )
+        both = self.log[-1].and_then(entry) if self.log else None
+        if both is None:
+            self.log.append(entry)
+        else:
+            self.log[-1] = both
         if texts is not None:
             for table in texts.inserts:
                 self.inserted[table.oid] = table.name
