@@ -226,7 +226,7 @@ def _compare_with_budget(session: pytest.Session) -> None:
     estimates, said = check_budget(settings, fixtures.plan_of(config), tests)
     fixtures.budget_of(config).estimates = {name: round(one.usd, 6) for name, one in estimates.items()}
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and not hasattr(config, "workerinput"):
+    if said and reporter is not None and not hasattr(config, "workerinput"):
         reporter.write_line(f"dsql: {said}")
 
 

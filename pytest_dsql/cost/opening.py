@@ -42,7 +42,7 @@ def aws_books(
     from pytest_dsql.cost.price_list import PriceList
     from pytest_dsql.cost.prices import Prices
 
-    prices = Prices(PriceList(clients) if clients is not None else None)
+    prices = Prices(PriceList(clients) if clients is not None else None, assume=True)
     began_s = time.time() if began_s is None else began_s
     meter = AwsMeter(shape, prices, clients, began_s=began_s, processes=processes)
     return AwsBooks(meter, prices, budget, estimate_usd=estimate_usd)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -49,6 +49,7 @@ class Price:
     dated: date  #: the day for which the source states it
     source: str
     listed: bool = False  #: whether the Price List API said so, in this run
+    assumed: bool = False  #: it is that of another Region, the dearest known
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
@@ -74,9 +75,10 @@ Lookup: TypeAlias = Callable[[str, str], Price | None]
 class Prices:
     """Prices of one run: each is looked up once."""
 
-    def __init__(self, lookup: Lookup | None = None) -> None:
-        """`lookup` is asked first; None: the table only."""
+    def __init__(self, lookup: Lookup | None = None, *, assume: bool = False) -> None:
+        """`lookup` is asked first; None: the table only. `assume`: what a Region has no price of costs as elsewhere."""
         self._lookup = lookup
+        self._assume = assume
         self._known: dict[tuple[str, str], Price | None] = {}
 
     def find(self, item: str, region: str) -> Price | None:
@@ -85,8 +87,13 @@ class Prices:
         if key not in self._known:
             listed = self._lookup(item, region) if self._lookup is not None else None
             table = tabled()
-            self._known[key] = listed or table.get(key) or table.get((item, "*"))
+            self._known[key] = listed or table.get(key) or table.get((item, "*")) or self._elsewhere(item, region)
         return self._known[key]
+
+    def _elsewhere(self, item: str, region: str) -> Price | None:
+        """The dearest price of an item in any Region: a budget is better kept by too much than by nothing."""
+        known = [one for (name, _), one in tabled().items() if name == item] if self._assume else []
+        return replace(max(known, key=lambda one: one.usd), region=region, assumed=True) if known else None
 
     def get(self, item: str, region: str) -> Price:
         """Give the price. Raises NoPrice saying what would help."""
@@ -110,7 +117,9 @@ class Prices:
             return "Price List API"
         oldest = min(one.dated for one in tabled_ones)
         also = "Price List API, and " if len(tabled_ones) < len(self.used) else ""
-        return f"{also}table of {oldest.isoformat()}"
+        assumed = sorted({one.region for one in tabled_ones if one.assumed})
+        note = f", for {' and '.join(assumed)} the dearest of other Regions" if assumed else ""
+        return f"{also}table of {oldest.isoformat()}{note}"
 
 
 @cache

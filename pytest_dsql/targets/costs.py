@@ -36,13 +36,11 @@ def is_created(name: str) -> bool:
     return name not in EXISTING_TARGETS
 
 
-def planned_shape(settings: Settings, region: str) -> CostShape:
-    """Return what of a target will be paid for, by its module's word. Raises UsageError as the module does."""
-    from pytest_dsql.cost.shape import CostShape
+def declared_by(name: str) -> Callable[[Settings, str], CostShape] | None:
+    """Return what a target's module has to say of its cost; None when it says nothing, and may be no AWS's at all."""
     from pytest_dsql.targets.created import module_of
 
-    declared: Callable[[Settings, str], CostShape] | None = getattr(module_of(settings.target), "cost_shape", None)
-    return CostShape(settings.target) if declared is None else declared(settings, region)
+    return getattr(module_of(name), "cost_shape", None)
 
 
 def check_budget(
@@ -50,7 +48,8 @@ def check_budget(
 ) -> tuple[Mapping[str, Estimate], str]:
     """Reckon what the run will cost on the targets that are created, and compare it with the budget.
 
-    `tests` gives the selected tests of a target. Returns the estimates and the comparison in one line. Raises
+    `tests` gives the selected tests of a target. Returns the estimates and the comparison in one line; nothing when no
+    module says what its target costs. Raises
     UsageError when they exceed it, NoPrice, CredentialsError.
     """
     from pytest_dsql.aws.run import region_for
@@ -61,15 +60,17 @@ def check_budget(
     from pytest_dsql.cost.prices import Prices
     from pytest_dsql.cost.work import work_of
 
-    clients = Clients(profile=settings.profile, role=settings.role)
-    price_list = PriceList(clients)
     estimates: dict[str, Estimate] = {}
     for name in settings.targets:
-        if is_created(name):
+        shape_of = declared_by(name) if is_created(name) else None
+        if shape_of is not None:
             own = settings.for_target(name)
-            region = region_for(clients, own.region, name)
+            clients = Clients(profile=own.profile, role=own.role)
             work = work_of(tests(name), plan, settings.scale or plan.scale)
-            estimates[name] = estimate(planned_shape(own, region), work, Prices(price_list))
+            shape = shape_of(own, region_for(clients, own.region, name))
+            estimates[name] = estimate(shape, work, Prices(PriceList(clients), assume=True))
+    if not estimates:
+        return {}, ""
     assert settings.budget is not None, "targets that are created need a budget"
     return estimates, compared(list(estimates.values()), settings.budget)
 
@@ -84,10 +85,10 @@ def open_books(settings: Settings, target: Target, budget: Budget, *, run_id: st
         return attached_books(target.endpoint, _clients(settings), budget, processes=processes)
     from pytest_dsql.aws.sessions import Clients
 
-    entries = _entries(run_id, settings.target)
-    if not entries:
+    entries, shape_of = _entries(run_id, settings.target), declared_by(settings.target)
+    if not entries or shape_of is None:
         return NO_BOOKS
-    shape = identified(planned_shape(settings, str(target.facts["region"])), entries)
+    shape = identified(shape_of(settings, str(target.facts["region"])), entries)
     began_s = min(entry.intended_at for entry in entries).timestamp()
     clients = Clients(profile=settings.profile, role=settings.role)
     estimate_usd = budget.estimates.get(target.name)

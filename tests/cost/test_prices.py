@@ -63,6 +63,14 @@ def test_the_table_says_the_date_of_its_oldest_price() -> None:
     assert prices.describe() == "table of 2025-05-28"
 
 
+def test_a_region_without_a_price_may_be_taken_for_the_dearest() -> None:
+    prices = Prices(assume=True)
+    price = prices.get("dsql-dpu", "eu-central-1")
+    assert (price.usd, price.region, price.assumed) == (10.0, "eu-central-1", True)
+    assert prices.describe().endswith(", for eu-central-1 the dearest of other Regions")
+    assert prices.find("nothing-like-it", "eu-central-1") is None
+
+
 def test_no_price_says_what_would_help() -> None:
     prices = Prices()
     assert prices.find("aurora-acu", "eu-central-1") is None

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from pytest_dsql.aws.inventory import Entry
-from pytest_dsql.cost.prices import NoPrice
 from pytest_dsql.cost.shape import AcuUse, AuroraIo, CostShape, DsqlUse
 from pytest_dsql.cost.work import PlannedTest
 from pytest_dsql.errors import UsageError
 from pytest_dsql.experiment.plans import plan_for
 from pytest_dsql.settings import Settings
 from pytest_dsql.targets.commands import policy
-from pytest_dsql.targets.costs import check_budget, identified, is_created, planned_shape
+from pytest_dsql.targets.costs import check_budget, declared_by, identified, is_created
 
 FULL = plan_for("full", "dsql")
 
@@ -41,8 +42,9 @@ def test_the_published_closed_loop_within_a_budget() -> None:
 @pytest.mark.usefixtures("account")
 def test_all_targets_that_are_created_count() -> None:
     chosen = settings("local", "dsql", "dsql-multi-region", budget=100, peer="us-east-2", witness="us-west-2")
-    with pytest.raises(NoPrice, match="no price is known of dsql-dpu in us-east-2"):
-        check_budget(chosen, FULL, closed_loop)
+    estimates, said = check_budget(chosen, FULL, closed_loop)
+    assert list(estimates) == ["dsql", "dsql-multi-region"]
+    assert "for us-east-2 the dearest of other Regions" in said
     estimates, _ = check_budget(settings("local", "dsql", budget=100), FULL, closed_loop)
     assert list(estimates) == ["dsql"]
 
@@ -64,7 +66,23 @@ def test_who_is_paid_for() -> None:
 
 def test_the_shape_of_a_multi_region_cluster_names_both_regions() -> None:
     chosen = settings("dsql-multi-region", budget=1, peer="us-east-2", witness="us-west-2")
-    assert planned_shape(chosen, "us-east-1").regions == ("us-east-1", "us-east-2")
+    shape_of = declared_by("dsql-multi-region")
+    assert shape_of is not None
+    assert shape_of(chosen, "us-east-1").regions == ("us-east-1", "us-east-2")
+
+
+def test_a_module_that_says_nothing_of_its_cost_is_asked_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be no target on AWS: there may be neither boto3, nor credentials, nor a Region."""
+    (tmp_path / "somebodys_target.py").write_text(
+        "OPTIONS = {}\nACTIONS = ()\ndef check(settings): pass\ndef open(settings, run): pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [one for one in os.environ if one.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    chosen = Settings(target="somebodys_target", targets=("somebodys_target",), budget=1.0)
+    assert check_budget(chosen, FULL, closed_loop) == ({}, "")
 
 
 def entry(number: int, kind: str, region: str, name: str, **details: str) -> Entry:
