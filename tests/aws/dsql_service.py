@@ -17,6 +17,8 @@ from unittest.mock import patch
 from moto.dsql.exceptions import ConflictException, ValidationException
 from moto.dsql.models import AuroraDSQLBackend, Cluster, dsql_backends
 
+REGIONS = ["us-east-1", "us-east-2", "ap-northeast-1", "ap-northeast-2"]
+
 #: Host names of a new cluster, by Region: the data plane's.
 DataPlane = Callable[[], dict[str, str]]
 
@@ -98,6 +100,8 @@ def faithful(data_plane: DataPlane | None = None) -> Iterator[None]:
             (AuroraDSQLBackend, "delete_cluster", delete_cluster),
         ):
             patches.enter_context(patch.object(kind, name, replacement))
+        # Gap: DSQL is in two Regions only.
+        patches.enter_context(patch.object(dsql_backends, "_additional_regions", REGIONS))
         patches.enter_context(patch.object(Cluster, "_check_witness", check_witness, create=True))
         yield
 

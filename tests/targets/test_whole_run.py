@@ -52,7 +52,7 @@ class Cloud(NamedTuple):
         return done
 
     def nothing_is_left(self) -> None:
-        assert self.clusters("us-east-1") == self.clusters("us-east-2") == []
+        assert self.clusters("ap-northeast-1") == self.clusters("ap-northeast-2") == []
         runs = Path(self.environment["XDG_STATE_HOME"], "pytest-dsql", "runs")
         assert list(runs.iterdir()) == []
 
@@ -61,7 +61,7 @@ class Cloud(NamedTuple):
         for secret in (ACCOUNT, self.environment["AWS_SECRET_ACCESS_KEY"], "X-Amz-Signature=", "X-Amz-Credential="):
             assert secret not in text
 
-    def clusters(self, region: str = "us-east-1") -> list[Any]:
+    def clusters(self, region: str = "ap-northeast-1") -> list[Any]:
         client = boto3.client(
             "dsql",
             region_name=region,
@@ -106,7 +106,7 @@ def cloud(tmp_path: Path, regions: str) -> Iterator[Cloud]:
                 "HOME": str(tmp_path),
             }
             options = [
-                "--dsql-region=us-east-1",
+                "--dsql-region=ap-northeast-1",
                 "--dsql-budget=1",
                 "--dsql-target-option=hostaddr=127.0.0.1",
                 f"--dsql-target-option=port={engine['port']}",
@@ -121,7 +121,7 @@ def cloud(tmp_path: Path, regions: str) -> Iterator[Cloud]:
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with cloud(tmp_path_factory.mktemp("cloud"), "us-east-1+us-east-2") as one:
+    with cloud(tmp_path_factory.mktemp("cloud"), "ap-northeast-1+ap-northeast-2") as one:
         yield one
 
 
@@ -143,7 +143,7 @@ def test_one_command_creates_measures_and_removes(there: Cloud, tmp_path: Path) 
     results = json.loads((tmp_path / ".dsql" / "latest" / "results.json").read_text())
     target = results["targets"][0]
     assert target["name"] == "dsql"
-    assert target["region"] == "us-east-1"
+    assert target["region"] == "ap-northeast-1"
     assert target["creation_s"] > 0
     assert results["cells"][0]["verdict"]["outcome"] == "pass"
     there.nothing_is_left()
@@ -154,7 +154,7 @@ def test_two_regions_are_peered_measured_and_removed(there: Cloud, tmp_path: Pat
     (tmp_path / "test_regions.py").write_text(
         "def test_both(dsql_connect):\n"
         "    dsql_connect().execute('CREATE TABLE t (id int PRIMARY KEY)')\n"
-        "    here, over_there = dsql_connect(), dsql_connect(region='us-east-2')\n"
+        "    here, over_there = dsql_connect(), dsql_connect(region='ap-northeast-2')\n"
         "    over_there.execute('INSERT INTO t VALUES (1)')\n"
         "    assert here.execute('SELECT count(*) FROM t').fetchone() == (1,)\n"
     )
@@ -164,8 +164,8 @@ def test_two_regions_are_peered_measured_and_removed(there: Cloud, tmp_path: Pat
         "-p",
         "no:cacheprovider",
         "--dsql-target=dsql-multi-region",
-        "--dsql-target-option=peer=us-east-2",
-        "--dsql-target-option=witness=us-west-2",
+        "--dsql-target-option=peer=ap-northeast-2",
+        "--dsql-target-option=witness=ap-northeast-3",
         *there.options,
     )
     assert "1 passed" in done.stdout
@@ -184,7 +184,7 @@ def test_what_is_kept_can_be_attached_to_verified_and_reaped(there: Cloud, tmp_p
     assert len(there.clusters()) == 1
     seen = there.run(tmp_path, "pytest_dsql.cli", "verify", check=False)
     assert seen.returncode == 1
-    assert re.search(r"dsql-cluster \S+ in us-east-1, run \S+: kept\n", seen.stdout), seen.stdout + seen.stderr
+    assert re.search(r"dsql-cluster \S+ in ap-northeast-1, run \S+: kept\n", seen.stdout), seen.stdout + seen.stderr
     assert seen.stdout.endswith("remaining: 1\n")
     # A reap that names no run leaves it.
     assert there.run(tmp_path, "pytest_dsql.cli", "reap", check=False).stdout.endswith("remaining: 1\n")
