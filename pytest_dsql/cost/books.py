@@ -93,8 +93,11 @@ class AwsBooks:
     def end(self, before: object, cell: str, done: Measurement | ConnectStats | None) -> Cost | None:
         """Reckon what the cell has used; CloudWatch will tell later."""
         assert isinstance(before, float)
-        dpu, parts = self._reckoned(done) if self._meter.shape.dsql is not None else (0.0, None)
-        use = CellUse(cell, before, self._now(), dpu, parts)
+        shape = self._meter.shape
+        dpu, parts = self._reckoned(done) if shape.dsql is not None else (0.0, None)
+        peer_dpu = _replicated(dpu, parts) if shape.dsql is not None and shape.dsql.peers else 0.0
+        requests = sum(_attempts(done).values()) * unit_costs().aurora_io_per_attempt if shape.io is not None else 0.0
+        use = CellUse(cell, before, self._now(), dpu, parts, peer_dpu, requests)
         self._meter.add(use)
         return self._meter.cost(use)
 
@@ -102,10 +105,7 @@ class AwsBooks:
         known = unit_costs()
         match done:
             case Measurement():
-                measured_s = done.duration_s
-                # Warm-up requests are none of the samples.
-                factor = (measured_s + done.warmup_s) / measured_s if measured_s > 0 else 1.0
-                by_name = {name: attempts_of(one) * factor for name, one in done.requests.items()}
+                by_name = _attempts(done)
                 connecting = done.connect.succeeded * known.dpu_per_connection
                 if by_name and by_name.keys() <= self._transactions.keys():
                     parts = Dpu(compute=connecting)
@@ -135,7 +135,7 @@ class AwsBooks:
             "cost_usd": round(self._spent(), 6),
             "cost_estimated": True,
             "cost_prices": self._prices.describe(),
-            "cost_note": self._meter.refusal,
+            "cost_note": self._meter.note,
         }
         if shape.dsql is not None:
             price = self._prices.find("dsql-dpu", shape.dsql.region)
@@ -147,6 +147,23 @@ class AwsBooks:
         # For `pytest-dsql cost RUN`: what to ask CloudWatch and Cost Explorer about, when the target is gone.
         facts["cost_shape"] = shape.to_json()
         return facts
+
+
+def _attempts(done: Measurement | ConnectStats | None) -> dict[str, float]:
+    """Attempts of a cell by transaction, those of the warm-up included."""
+    if not isinstance(done, Measurement):
+        return {}
+    measured_s = done.duration_s
+    # Warm-up requests are none of the samples.
+    factor = (measured_s + done.warmup_s) / measured_s if measured_s > 0 else 1.0
+    return {name: attempts_of(one) * factor for name, one in done.requests.items()}
+
+
+def _replicated(dpu: float, parts: Dpu | None) -> float:
+    """DPU of a peer in another Region: as much again for each write, at most all of it where nobody tells the parts."""
+    if parts is None:
+        return dpu
+    return 0.0 if parts.multi_region_write else parts.write  # EXPLAIN may have told of it
 
 
 def costs_by_cell(meter: AwsMeter) -> dict[str, Cost]:

@@ -39,17 +39,16 @@ class DsqlMeter:
         self._clusters = [(region, cluster) for region, cluster in use.clusters if cluster is not None]
         self._dimension: dict[str, str] = {}  #: cluster -> the dimension under which it has been found
 
-    def minutes(self, start_s: float, end_s: float) -> dict[int, tuple[float, Dpu]]:
-        """Give the total and the parts of each minute that has any, by its start in seconds since the epoch.
+    def minutes(self, start_s: float, end_s: float) -> dict[tuple[str, int], tuple[float, Dpu]]:
+        """Give the total and the parts of each minute that has any, by Region and start in seconds since the epoch.
 
         Raises AwsError.
         """
-        found: dict[int, tuple[float, Dpu]] = {}
+        found: dict[tuple[str, int], tuple[float, Dpu]] = {}
         for region, cluster in self._clusters:
             for minute, metrics in self._of(region, cluster, start_s, end_s).items():
                 parts = Dpu(**{part: metrics.get(metric, 0.0) for metric, part in _PARTS.items()})
-                total, others = found.get(minute, (0.0, Dpu()))
-                found[minute] = total + metrics.get(_TOTAL, parts.total), others.plus(parts)
+                found[region, minute] = metrics.get(_TOTAL, parts.total), parts
         return found
 
     def _of(self, region: str, cluster: str, start_s: float, end_s: float) -> dict[int, dict[str, float]]:

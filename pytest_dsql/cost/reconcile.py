@@ -103,7 +103,7 @@ def _metered(
         caller = clients()
     except CredentialsError as error:
         return [f"  CloudWatch       can't be asked: {error}"]
-    prices = Prices(PriceList(caller))
+    prices = Prices(PriceList(caller), assume=True)  # as during the run
     # Until the end of the run: what was there later, if anything, was another one's.
     meter = AwsMeter(shape, prices, caller, began_s=started.timestamp(), now=lambda: min(now(), _settled(ended)))
     for cell in cells:
@@ -113,6 +113,10 @@ def _metered(
     meter.read(at_once=True)
     if meter.refusal is not None:
         return [f"  CloudWatch       can't be asked: {meter.refusal}"]
+    if meter.silent:
+        silent = " and ".join(meter.silent)
+        why = "the results stay as they are: is this the account of the run (--profile, --role)?"
+        return [f"  CloudWatch       it tells nothing of {silent}, and {why}"]
     costs: dict[str, Cost] = costs_by_cell(meter)
     usd = meter.usd(until_s=ended.timestamp())
     revise(path, costs, {target["name"]: _better(meter, prices, usd)})
@@ -128,7 +132,8 @@ def _settled(ended: datetime) -> float:
 
 
 def _better(meter: AwsMeter, prices: Prices, usd: float) -> dict[str, Any]:
-    facts: dict[str, Any] = {"cost_usd": round(usd, 6), "cost_prices": prices.describe(), "cost_estimated": False}
+    facts: dict[str, Any] = {"cost_usd": round(usd, 6), "cost_prices": prices.describe(), "cost_note": None}
+    facts["cost_estimated"] = not all(meter.measures(cell) for cell in meter.cells)
     if meter.shape.dsql is not None:
         facts["cost_dpu"] = round(meter.dpu(), 3)
     return facts

@@ -13,7 +13,7 @@ from pytest_dsql.cost.books import AwsBooks, Budget
 from pytest_dsql.cost.meters import AwsMeter
 from pytest_dsql.cost.opening import attached_books
 from pytest_dsql.cost.prices import Prices
-from pytest_dsql.cost.shape import CostShape, DsqlUse, Fixed
+from pytest_dsql.cost.shape import AuroraIo, CostShape, DsqlUse, Fixed
 from pytest_dsql.errors import BudgetReached
 from pytest_dsql.load.cost import NO_BOOKS, Dpu
 from tests.cost.metrics import CLUSTER, REGION, START, put_dpu
@@ -197,3 +197,46 @@ def test_cloudwatch_is_asked_for_every_cell_that_wants_to_begin(clients: Clients
     clock.at += 1
     with pytest.raises(BudgetReached):
         one.admit("test_b")
+
+
+def test_a_silent_cloudwatch_does_not_open_the_guard(clients: Clients) -> None:
+    clock = Clock(START)
+    one = books(clients, clock, Budget(0.01))
+    before = one.begin()
+    clock.at += 9
+    one.end(before, "test_a", measurement(samples("order_create", 30_000), duration_s=8.0, warmup_s=1.0))
+    clock.at += 1000
+    with pytest.raises(BudgetReached):
+        one.admit("test_b")
+    assert one.close() == {}
+    assert one.facts()["cost_dpu"] > 1000
+    assert one.facts()["cost_note"] == f"CloudWatch has told nothing of DPU in {REGION}: unit costs are used"
+
+
+def test_requests_to_the_storage_count_before_cloudwatch_tells_of_them() -> None:
+    clock = Clock(START)
+    budget = Budget(1.0)
+    one = books(None, clock, budget, CostShape("aurora-provisioned", io=AuroraIo("us-east-1")))
+    done = measurement(samples("order_create", 10_000), duration_s=8.0, warmup_s=0.0)
+    cost = one.end(one.begin(), "test", done)
+    assert cost is not None
+    assert cost.usd == budget.spent() == pytest.approx(40_000 * 0.20 / 1e6)
+
+
+def test_a_peer_takes_in_the_writes_once_more() -> None:
+    shape = CostShape("dsql-multi-region", dsql=DsqlUse("us-east-1", CLUSTER, peers=((REGION, "q" * 26),)))
+    done = measurement(samples("order_create", 80), duration_s=8.0, warmup_s=0.0)
+    budget = Budget(None)
+    one = books(None, Clock(START), budget, shape)
+    cost = one.end(one.begin(), "test", done)
+    assert cost is not None
+    connecting = 4 * 0.23
+    # Nobody has told how much of it is writing: all of it at most.
+    assert cost.dpu == pytest.approx(2 * (80 * 0.0375 + connecting))
+    assert cost.usd == budget.spent() == pytest.approx((80 * 0.0375 + connecting) * (8 + 10) / 1e6)
+    one.learn({"order_create": Dpu(0.01, 0.01, 0.05)})
+    cost = one.end(one.begin(), "test", done)
+    assert cost is not None
+    assert cost.parts is not None
+    assert astuple(cost.parts) == pytest.approx((0.8 + connecting, 0.8, 4.0, 4.0))
+    assert cost.usd == pytest.approx(((5.6 + connecting) * 8 + 4 * 10) / 1e6)

@@ -21,30 +21,31 @@ def test_the_dpu_of_each_minute_under_either_dimension(clients: Clients, dimensi
     meter = DsqlMeter(clients, USE)
     for _ in range(2):  # the second time the dimension is known
         found = meter.minutes(START, START + 600)
-        assert {minute: total for minute, (total, _) in found.items()} == {
-            START: 100.0,
-            START + 60: 50.0,
-            START + 240: 10.0,
+        assert {key: total for key, (total, _) in found.items()} == {
+            (REGION, START): 100.0,
+            (REGION, START + 60): 50.0,
+            (REGION, START + 240): 10.0,
         }
-        assert astuple(found[int(START)][1]) == pytest.approx((10, 30, 60, 0))
+        assert astuple(found[REGION, int(START)][1]) == pytest.approx((10, 30, 60, 0))
 
 
 def test_both_dimensions_are_not_counted_twice(clients: Clients) -> None:
     put_dpu(clients, {0: 100.0})
     put_dpu(clients, {0: 100.0}, dimension="ResourceId")
-    assert DsqlMeter(clients, USE).minutes(START, START + 60)[int(START)][0] == 100.0
+    assert DsqlMeter(clients, USE).minutes(START, START + 60)[REGION, int(START)][0] == 100.0
 
 
 def test_several_values_in_a_minute_add_up(clients: Clients) -> None:
     put(clients, "AWS/AuroraDSQL", "TotalDPU", {"ClusterId": CLUSTER}, {START + 1: 2.0, START + 30: 3.0})
-    assert DsqlMeter(clients, USE).minutes(START, START + 60)[int(START)][0] == 5.0
+    assert DsqlMeter(clients, USE).minutes(START, START + 60)[REGION, int(START)][0] == 5.0
 
 
-def test_the_clusters_of_several_regions_add_up(clients: Clients) -> None:
+def test_the_clusters_of_several_regions_are_told_apart(clients: Clients) -> None:
     put_dpu(clients, {0: 100.0})
     put_dpu(clients, {0: 60.0}, cluster="q" * 26, region="ap-northeast-1")
     meter = DsqlMeter(clients, DsqlUse(REGION, CLUSTER, peers=(("ap-northeast-1", "q" * 26),)))
-    assert meter.minutes(START, START + 60)[int(START)][0] == 160.0
+    found = meter.minutes(START, START + 60)
+    assert {region: total for (region, _), (total, _) in found.items()} == {REGION: 100.0, "ap-northeast-1": 60.0}
 
 
 def test_nothing_used_and_nothing_to_ask_about(clients: Clients) -> None:

@@ -176,3 +176,72 @@ def test_a_price_that_is_not_known_leaves_no_usd() -> None:
     cost = one.cost(CellUse("a", START, START + 60, dpu=5.0))
     assert (cost.dpu, cost.usd) == (5.0, None)
     assert one.usd() == 0.0
+
+
+def test_a_cell_of_which_cloudwatch_never_tells_stays_reckoned(clients: Clients) -> None:
+    """Silence, as after a delay or from another account, frees nothing of the budget."""
+    clock = Clock(START + 400)
+    one = meter(clients, clock)
+    one.add(CellUse("a", START, START + 360, dpu=5e6))
+    for _ in range(3):
+        one.read(at_once=True)
+        assert one.dpu() == 5e6
+        assert one.usd() == pytest.approx(50)
+        assert (one.cost(one.cells[0]).dpu, one.cost(one.cells[0]).source) == (5e6, "unit costs")
+        clock.at += 1000
+    assert one.silent == (f"DPU in {REGION}",)
+    assert one.note == f"CloudWatch has told nothing of DPU in {REGION}: unit costs are used"
+    # Late as it is, it counts.
+    put_dpu(clients, dict.fromkeys(range(6), 100.0))
+    one.read(at_once=True)
+    assert one.dpu() == pytest.approx(600)
+    assert one.cost(one.cells[0]).source == "cloudwatch"
+    assert not one.silent
+    assert one.note is None
+
+
+def test_what_is_told_of_one_cell_says_nothing_of_another(clients: Clients) -> None:
+    one = meter(clients, Clock(START + 3000))
+    one.add(CellUse("a", START, START + 120, dpu=700.0))
+    one.add(CellUse("b", START + 1000, START + 1300, dpu=900.0))
+    put_dpu(clients, {0: 50.0, 1: 50.0})
+    one.read()
+    assert one.dpu() == pytest.approx(100 + 900)
+    assert [one.cost(use).source for use in one.cells] == ["cloudwatch", "unit costs"]
+
+
+def test_capacity_and_requests_of_which_nothing_is_told_are_no_measurement(clients: Clients) -> None:
+    region = "us-east-1"
+    shape = CostShape("aurora-serverless", acu=AcuUse(region, 4, 32, 2, instances=("w",)), io=AuroraIo(region, "c"))
+    one = meter(clients, Clock(START + 3000), shape)
+    use = CellUse("a", START, START + 600, dpu=0.0, requests=2e6)
+    one.add(use)
+    one.read()
+    assert one.usd() == pytest.approx(64 * 0.12 * 3000 / 3600 + 2 * 0.20)
+    cost = one.cost(use)
+    assert cost.usd == pytest.approx(64 * 0.12 / 6 + 2 * 0.20)
+    assert (cost.estimated, cost.source) == (True, "time")
+    assert one.silent == ("ACU", "requests to the storage")
+
+
+def test_each_region_has_its_price(clients: Clients) -> None:
+    """DPU cost $8 a million in us-east-1 and $10 in Seoul."""
+    other, peer = "us-east-1", "q" * 26
+    shape = CostShape("dsql-multi-region", dsql=DsqlUse(other, CLUSTER, peers=((REGION, peer),)))
+    one = meter(clients, Clock(START + 2000), shape)
+    use = CellUse("a", START, START + 600, dpu=1e6, peer_dpu=0.5e6)
+    one.add(use)
+    assert one.usd() == pytest.approx(8 + 5)
+    assert one.cost(use).usd == pytest.approx(8 + 5)
+    assert one.cost(use).dpu == pytest.approx(1.5e6)
+    put_dpu(clients, dict.fromkeys(range(10), 1e5), region=other)
+    one.read()
+    # The peer is silent yet.
+    assert one.usd() == pytest.approx(8 + 5)
+    put_dpu(clients, dict.fromkeys(range(10), 0.25e5), cluster=peer)
+    one.read(at_once=True)
+    assert one.usd() == pytest.approx(8 + 2.5)
+    cost = one.cost(use)
+    assert cost.usd == pytest.approx(8 + 2.5)
+    assert cost.dpu == pytest.approx(1.25e6)
+    assert (cost.estimated, cost.source) == (False, "cloudwatch")

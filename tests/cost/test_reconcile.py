@@ -106,6 +106,27 @@ def test_without_the_tag_it_says_whose_bill_it_is(clients: Clients, answering: A
     assert "of the whole account: the tag pytest-dsql:run is not active as a cost allocation tag" in text
 
 
+def test_an_account_that_tells_nothing_changes_nothing(clients: Clients, path: Path) -> None:
+    """As with another account's profile: that gives no error, only no data."""
+    finished_at(path)
+    before = path.read_bytes()
+    text = "\n".join(reconcile(path, lambda: clients, now=lambda: START + 3700))
+    assert f"it tells nothing of DPU in {REGION}, and the results stay as they are: is this the account" in text
+    assert path.read_bytes() == before
+
+
+def test_a_cell_that_is_not_told_of_keeps_its_estimate(clients: Clients, path: Path) -> None:
+    finished_at(path)
+    put_dpu(clients, dict.fromkeys(range(5, 16), 100.0))
+    text = "\n".join(reconcile(path, lambda: clients, now=lambda: START + 3700))
+    assert "(1 of 2 cells, now in the results" in text
+    results = read_results(path)
+    assert [one["cost"]["source"] for one in results["cells"]] == ["cloudwatch", "unit costs"]
+    assert results["cells"][1]["cost"]["dpu"] == 3.0
+    [target] = results["targets"]
+    assert (target["cost_dpu"], target["cost_estimated"]) == (1103.0, True)
+
+
 def test_too_early_for_the_bill(clients: Clients, path: Path) -> None:
     finished_at(path)
     text = "\n".join(reconcile(path, lambda: clients, now=lambda: START + 3700))
