@@ -127,12 +127,11 @@ def _new_run_id() -> str:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Send the run's id to an xdist worker, so that all write one results file and share one engine."""
+    from pytest_dsql.targets.created import Guard, shared_of
+
     config = node.config
     node.workerinput["dsql_run"] = config.stash[RUN_ID]
-    created = any(name not in EXISTING_TARGETS for name in settings_of(config).targets)
-    if _GUARD not in config.stash and created and config.stash[JOB] is None:
-        from pytest_dsql.targets.created import Guard
-
+    if _GUARD not in config.stash and config.stash[JOB] is None and shared_of(settings_of(config)):
         config.stash[_GUARD] = Guard(settings_of(config), config.stash[RUN_ID], fixtures.Screen(config).say)
     resumption = node.config.stash[RESUMPTION]
     node.workerinput["dsql_resumption"] = resumption and (resumption.run, resumption.at, resumption.whole)

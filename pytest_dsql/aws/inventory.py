@@ -57,6 +57,10 @@ def state_directory() -> Path:
     return root / "pytest-dsql" / "runs"
 
 
+#: The purpose for which the process that starts a run's others holds the run: it is not abandoned between them.
+STARTED: Final = "started"
+
+
 @final
 class Hold:
     """A share in something that several processes of a run use; whoever lets go last clears it away."""
@@ -172,7 +176,9 @@ class Inventory:
             file = os.open(path, os.O_RDWR | os.O_APPEND)
         except FileNotFoundError:
             return None  # another one was faster
-        if not _lock_alone(file) and not even_if_held:
+        # Whoever has started the run's processes is there while none of them is.
+        started = path.with_name(f"{path.name.removesuffix('.jsonl')}.{STARTED}.lock")
+        if not even_if_held and (not _lock_alone(file) or _is_held(started)):
             os.close(file)
             return None
         inventory = cls(path, file)
@@ -319,7 +325,8 @@ class Inventory:
                 self.reload()
                 if not self.remaining and _lock_alone(self._file):
                     for gate in self.path.parent.glob(f"{self.run}.*.lock"):
-                        gate.unlink(missing_ok=True)
+                        if not _is_held(gate):
+                            gate.unlink(missing_ok=True)
                     self.path.unlink(missing_ok=True)
         finally:
             os.close(self._file)
@@ -379,6 +386,17 @@ def _lock_alone(file: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        file = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _lock_alone(file)
+    finally:
+        os.close(file)
 
 
 def inventories(directory: Path | None = None) -> list[Path]:

@@ -112,7 +112,10 @@ class LambdaFleet:
 def deployed(
     settings: Settings, target: Target, *, run_id: str, say: Callable[[str], None], libraries: Libraries | None = None
 ) -> Iterator[LambdaFleet]:
-    """Deploy for a block, and remove everything after it. Raises as `deploy` and `remove_all` do."""
+    """Deploy for a block, or use what another process of the run has deployed; the last one removes everything.
+
+    Raises as `deploy` and `remove_all` do.
+    """
     check_target(target)
     for key in settings.runner_option:
         if key != "life":
@@ -128,7 +131,9 @@ def deployed(
         say=say,
     )
     try:
-        yield deploy(run, target, libraries=libraries)
+        with run.inventory.alone(f"opening-{OWNER}"):
+            fleet = deploy(run, target, libraries=libraries)
+        yield fleet
     finally:
         remove_all(run)
 

@@ -316,8 +316,13 @@ def reap_the_dead(say: Callable[[str], None]) -> None:
 
 
 def remove_all(run: AwsRun) -> None:
-    """Remove what a runner created. Raises DsqlError that names what remains; `reap` is the next to try."""
+    """Remove what a runner created, unless other processes of the run still use it: the last one removes it.
+
+    Raises DsqlError that names what remains; `reap` is the next to try.
+    """
     try:
+        if not run.hold.last():
+            return
         removal = run.remove()
     finally:
         run.close()

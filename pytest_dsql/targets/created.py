@@ -212,12 +212,12 @@ class Guard:
     """
 
     def __init__(self, settings: Settings, run_id: str, say: Callable[[str], None]) -> None:
-        from pytest_dsql.aws.inventory import Hold
+        from pytest_dsql.aws.inventory import STARTED, Hold
 
         self._settings = settings
         self._run_id = run_id
         self._say = say
-        self._holds = [Hold.of(run_id, f"using-{name}") for name in created_of(settings)]
+        self._holds = [Hold.of(run_id, one) for one in (STARTED, *(f"using-{name}" for name in shared_of(settings)))]
 
     def close(self) -> int:
         """Let go, and remove what the run's processes have created. Returns how many things remain."""
@@ -238,6 +238,11 @@ class Guard:
 def created_of(settings: Settings) -> list[str]:
     """Return those targets of a run that are created for it."""
     return [name for name in settings.targets if name not in EXISTING_TARGETS]
+
+
+def shared_of(settings: Settings) -> list[str]:
+    """Return the owners of what the processes of a run share: its created targets, and a runner of functions."""
+    return [*created_of(settings), *(["runner-lambda"] if settings.runner == "lambda" else [])]
 
 
 def _how_to_attach(endpoint: Endpoint) -> str:
