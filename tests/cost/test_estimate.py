@@ -15,6 +15,7 @@ from pytest_dsql.experiment.plans import plan_for
 FULL = plan_for("full", "attach")
 QUICK = plan_for("quick", "attach")
 LOAD = frozenset({"dsql_load"})
+SIDE_BY_SIDE = frozenset({"dsql_side_by_side", "dsql_targets"})
 
 
 def test_loading_the_published_data_costs_what_it_did() -> None:
@@ -35,6 +36,13 @@ def test_loading_the_published_data_costs_what_it_did() -> None:
         (PlannedTest("test_a", LOAD, {"rate": 400.0}), 1, 435, 400 * 420),
         (PlannedTest("test_a", LOAD, {"rivals": 16}), 4, 4 * 195, 4 * 16 * 104.4 * 180),
         (PlannedTest("test_burst", LOAD, {"burst": 500}), 1, 20, 500),
+        (PlannedTest("test_pilot", LOAD, {"pilot_rate": 100.0}), 1, 195, 100 * 180),
+        (PlannedTest("test_the_slo_holds_for_hours", LOAD), 1, 4 * 3600 + 135, 100 * (4 * 3600 + 120)),
+        # Without dsql_load, but load all the same; 1,024 tasks do what the pool's connections can.
+        (PlannedTest("test_tasks", frozenset({"dsql_target"}), {"tasks": 1024, "pool": 16}), 1, 50, 16 * 104.4 * 35),
+        (PlannedTest("test_tasks", LOAD, {"pool": 16}), 4, 200, 4 * 16 * 104.4 * 35),
+        # 1 to 50 functions for some 1,000 rows each
+        (PlannedTest("test_a", frozenset({"dsql_functions"})), 6, 6 * 27, 88 * 104.4 * 12),
         (PlannedTest("test_a", frozenset({"dsql_connection"})), 0, 0, 0),
     ],
 )
@@ -43,6 +51,42 @@ def test_the_work_of_a_test(test: PlannedTest, cells: int, seconds: float, attem
     assert work.cells == cells
     assert work.seconds == pytest.approx(seconds)
     assert work.attempts == pytest.approx(attempts)
+
+
+def test_the_main_measurement_is_reckoned_with_its_exploration_and_its_data() -> None:
+    """Closed loop at 16, 64 and 256; then 0.5, 1.0 and 1.2 of what was carried, three times each."""
+    work = work_of([PlannedTest("test_all_targets_at_common_rates", SIDE_BY_SIDE)], FULL, "full", targets=3)
+    assert work.rows == 50_900_100
+    assert work.cells == 3 + 9
+    assert work.seconds == pytest.approx(12 * 435 + 5090, rel=0.001)
+    explored = (16 * 104.4 + 64 * 104.4 + 26_285) * 420
+    assert work.attempts == pytest.approx(explored + 3 * (0.5 + 1.0 + 1.2) * 26_285 * 420)
+    # $20 of requests at Seoul's price: no budget of a dollar lets that pass.
+    shape = CostShape("dsql", dsql=DsqlUse("ap-northeast-2"))
+    assert estimate(shape, work, Prices()).usd > 40
+
+
+def test_what_says_its_size_side_by_side_counts_in_every_repeat() -> None:
+    one = work_of([PlannedTest("test_a", LOAD, {"rate": 400.0})], FULL, "tiny")
+    work = work_of([PlannedTest("test_a", SIDE_BY_SIDE, {"rate": 400.0})], FULL, "tiny", targets=2)
+    assert (work.cells, work.attempts) == (3, 3 * one.attempts)
+    assert work.rows > 0
+    bounds = work_of([PlannedTest("test_boundaries", SIDE_BY_SIDE)], FULL, "tiny", targets=2)
+    assert bounds.cells == work_of([PlannedTest("test_capacity", LOAD)], FULL, "tiny").cells
+
+
+def test_benchmarks_that_compare_targets_are_nothing_on_one() -> None:
+    tests = [PlannedTest(name, SIDE_BY_SIDE) for name in ("test_all_targets_at_common_rates", "test_boundaries")]
+    assert work_of(tests, QUICK, "quick", targets=1) == Work()
+    assert work_of(tests, QUICK, "quick", targets=2).cells == len(QUICK.closed_loop_connections) + 9
+    # The full plan has time for the main measurement of one target, too.
+    assert work_of(tests, FULL, "full", targets=1).cells == 12
+
+
+def test_data_that_a_parameter_names_is_loaded_too() -> None:
+    work = work_of([PlannedTest("test_a", LOAD, {"rivals": 16, "contended": "orders"})], FULL, "full")
+    assert work.rows == 50_900_100
+    assert work_of([PlannedTest("test_a", LOAD, {"rivals": 16, "contended": "transfers"})], FULL, "full").rows == 0
 
 
 def test_a_search_is_reckoned_to_the_end() -> None:
