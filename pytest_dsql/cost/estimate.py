@@ -66,10 +66,13 @@ def dpu_of(work: Work) -> float:
     )
 
 
-def estimate(shape: CostShape, work: Work, prices: Prices) -> Estimate:
-    """Price the work on a target of that shape. Raises NoPrice for what has none."""
+def estimate(shape: CostShape, work: Work, prices: Prices, *, others_s: float = 0.0) -> Estimate:
+    """Price the work on a target of that shape. Raises NoPrice for what has none.
+
+    `others_s`: how long the run's other targets take, which is paid for on this one, too: it waits for them.
+    """
     known = unit_costs()
-    seconds = shape.coming_s + work.seconds
+    seconds = shape.coming_s + work.seconds + others_s
     gigabytes = work.rows * known.bytes_per_loaded_row / _GB
     lines: list[Line] = []
 

@@ -60,18 +60,31 @@ def check_budget(
     from pytest_dsql.cost.prices import Prices
     from pytest_dsql.cost.work import work_of
 
-    estimates: dict[str, Estimate] = {}
+    shapes: dict[str, tuple[CostShape, Clients]] = {}
     for name in settings.targets:
         shape_of = declared_by(name) if is_created(name) else None
         if shape_of is not None:
             own = settings.for_target(name)
             clients = Clients(profile=own.profile, role=own.role)
-            work = work_of(tests(name), plan, settings.scale or plan.scale)
-            shape = shape_of(own, region_for(clients, own.region, name))
-            estimates[name] = estimate(shape, work, Prices(PriceList(clients), assume=True))
-    if not estimates:
+            shapes[name] = shape_of(own, region_for(clients, own.region, name)), clients
+    if not shapes:
         return {}, ""
     assert settings.budget is not None, "targets that are created need a budget"
+    # Their cells run in turn, and what one creates lives to the end of the run: each waits for all the others.
+    works = {
+        name: work_of(tests(name), plan, settings.scale or plan.scale, targets=len(settings.targets))
+        for name in settings.targets
+    }
+    all_s = sum(one.seconds for one in works.values()) + sum(shape.coming_s for shape, _ in shapes.values())
+    estimates = {
+        name: estimate(
+            shape,
+            works[name],
+            Prices(PriceList(clients), assume=True),
+            others_s=all_s - works[name].seconds - shape.coming_s,
+        )
+        for name, (shape, clients) in shapes.items()
+    }
     return estimates, compared(list(estimates.values()), settings.budget)
 
 

@@ -50,6 +50,31 @@ def test_all_targets_that_are_created_count() -> None:
 
 
 @pytest.mark.usefixtures("account")
+def test_a_target_is_paid_for_while_the_others_are_measured() -> None:
+    """An instance costs by the hour: with two more targets, which cost nothing, it lives three times as long."""
+    alone, _ = check_budget(settings("rds-multi-az", budget=1000), FULL, closed_loop)
+    three, said = check_budget(settings("rds-multi-az", "local", "attach", budget=1000), FULL, closed_loop)
+    work_s = alone["rds-multi-az"].work.seconds
+    coming_s = 1800.0
+    assert three["rds-multi-az"].usd == pytest.approx(
+        alone["rds-multi-az"].usd * (3 * work_s + coming_s) / (work_s + coming_s)
+    )
+    assert f"for {(3 * work_s + coming_s) / 3600:.1f} h $" in said
+    # What is made waits for the making of the others, too.
+    both, _ = check_budget(settings("rds-multi-az", "aurora-provisioned", budget=1000), FULL, closed_loop)
+    assert both["rds-multi-az"].usd == pytest.approx(2 * alone["rds-multi-az"].usd)
+
+
+@pytest.mark.usefixtures("account")
+def test_what_is_used_counts_once_however_many_targets_there_are() -> None:
+    """DPU are of a target's own work."""
+    alone, _ = check_budget(settings("dsql", budget=100), FULL, closed_loop)
+    two, _ = check_budget(settings("dsql", "local", budget=100), FULL, closed_loop)
+    assert two["dsql"].dpu == alone["dsql"].dpu
+    assert two["dsql"].usd == pytest.approx(alone["dsql"].usd, rel=0.01)
+
+
+@pytest.mark.usefixtures("account")
 def test_beyond_the_budget_nothing_is_started() -> None:
     with pytest.raises(UsageError, match=r"exceeds the budget of \$5.00"):
         check_budget(settings("dsql", budget=5), FULL, closed_loop)
