@@ -16,6 +16,8 @@ from pytest_dsql.aws.inventory import Entry
 from pytest_dsql.aws.kinds.dsql_cluster import cluster
 from pytest_dsql.aws.sessions import Clients
 from pytest_dsql.connect.endpoint import Endpoint, IamAuth
+from pytest_dsql.errors import DsqlError
+from pytest_dsql.masking import mask
 from pytest_dsql.workloads.inserts.workload import SCHEMA
 
 if TYPE_CHECKING:
@@ -48,8 +50,8 @@ class DatabaseRole:
         with _admin(clients, entry) as admin:
             if not _known(admin, entry.name):
                 return
-            bound = admin.execute("SELECT arn FROM sys.iam_pg_role_mappings WHERE pg_role_name = %s", (entry.name,))
-            for (arn,) in bound.fetchall():
+            query = "SELECT arn FROM sys.iam_pg_role_mappings WHERE pg_role_name = %s"
+            for (arn,) in _run(admin, query, entry.name).fetchall():
                 if _ARN.fullmatch(arn):
                     _run(admin, f"AWS IAM REVOKE {entry.name} FROM '{arn}'")
             for statement in _rights(entry.name, "REVOKE", "FROM"):
@@ -68,7 +70,8 @@ class DatabaseRole:
 def grant(admin: psycopg.Connection[Any], name: str, iam_role: str) -> None:
     """Make the role, give it its rights, and let the IAM role be it. Safe to repeat.
 
-    Raises ValueError for what is no plain name or no ARN of a role: neither can be a parameter of these statements.
+    Raises DsqlError when the cluster refuses, ValueError for what is no plain name or no ARN of a role: neither can be
+    a parameter of these statements.
     """
     if not _NAME.fullmatch(name) or not _ARN.fullmatch(iam_role):
         raise ValueError("a database role has a plain name, and an IAM role an ARN")
@@ -76,10 +79,8 @@ def grant(admin: psycopg.Connection[Any], name: str, iam_role: str) -> None:
         _run(admin, f"CREATE ROLE {name} WITH LOGIN")
     for statement in _rights(name, "GRANT", "TO"):
         _run(admin, statement)
-    bound = admin.execute(
-        "SELECT 1 FROM sys.iam_pg_role_mappings WHERE pg_role_name = %s AND arn = %s", (name, iam_role)
-    )
-    if bound.fetchone() is None:
+    query = "SELECT 1 FROM sys.iam_pg_role_mappings WHERE pg_role_name = %s AND arn = %s"
+    if _run(admin, query, name, iam_role).fetchone() is None:
         _run(admin, f"AWS IAM GRANT {name} TO '{iam_role}'")
 
 
@@ -97,20 +98,27 @@ def _rights(name: str, verb: str, preposition: str) -> tuple[str, str]:
 
 
 def _known(admin: psycopg.Connection[Any], name: str) -> bool:
-    return admin.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,)).fetchone() is not None
+    return _run(admin, "SELECT 1 FROM pg_roles WHERE rolname = %s", name).fetchone() is not None
 
 
-def _run(admin: psycopg.Connection[Any], statement: str) -> None:
-    from psycopg.errors import SerializationFailure
+def _run(admin: psycopg.Connection[Any], statement: str, *parameters: str) -> psycopg.Cursor[Any]:
+    """Run a statement, again where the catalog was changed meanwhile. Raises DsqlError, one line without account ids.
 
-    for last in (*[False] * (_TRIES - 1), True):
+    What psycopg raises shows the statement with the role's ARN.
+    """
+    import psycopg
+
+    for left in reversed(range(_TRIES)):
         try:
-            admin.execute(statement.encode())
-        except SerializationFailure:
-            if last:
-                raise
-        else:
-            return
+            return admin.execute(statement.encode(), parameters or None)
+        except psycopg.Error as error:
+            if left and isinstance(error, psycopg.errors.SerializationFailure):
+                continue
+            said = str(error).strip().partition("\n")[0] or type(error).__name__
+            code = f" (SQLSTATE {error.sqlstate})" if error.sqlstate else ""
+            what = mask(f"{statement}: {said}")
+        raise DsqlError(f"a statement for the function's database role failed: {what}{code}")
+    raise AssertionError("unreachable")
 
 
 @contextmanager
