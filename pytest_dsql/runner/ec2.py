@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 from pytest_dsql.aws.failures import AwsError, Failure
 from pytest_dsql.aws.inventory import Entry
@@ -43,12 +43,16 @@ _ONLINE_S: Final = 600.0
 _POLL_S: Final = 5.0
 #: How long the bucket may take to say how a session ended whose command has ended.
 _LAST_WORDS_S: Final = 60.0
+#: For how long AWS may not tell what has become of the session.
+_UNSEEN_S: Final = 900.0
 _ENDED: Final = frozenset({"Success", "Cancelled", "TimedOut", "Failed"})
 _GOING: Final = frozenset({"shutting-down", "terminated", "stopping", "stopped"})
 #: Run Command's own limits of a command's delivery and duration (SendCommand; AWS-RunShellScript).
 _DELIVERY_S: Final = 600
 _LONGEST_S: Final = 172_800
 _SHOWN: Final = 2_000
+
+T = TypeVar("T")
 
 
 class MachineLost(Exception):
@@ -190,39 +194,65 @@ class Ec2Session:
     def _send(self, store: Store, entry: Entry, prefix: str) -> str:
         run = self.run
         seconds = int((run.inventory.expires_at - run.clock.now()).total_seconds())
-        answer = run.clients.call(
-            "ssm",
-            run.region,
-            "send_command",
-            DocumentName="AWS-RunShellScript",
-            InstanceIds=[entry.arn],
-            TimeoutSeconds=_DELIVERY_S,
-            Parameters={
-                "commands": machines.commands(store.bucket, run.region, prefix, self.directory),
-                "executionTimeout": [str(min(max(seconds, 60), _LONGEST_S))],
-            },
-        )
+        try:
+            answer = run.clients.call(
+                "ssm",
+                run.region,
+                "send_command",
+                DocumentName="AWS-RunShellScript",
+                InstanceIds=[entry.arn],
+                TimeoutSeconds=_DELIVERY_S,
+                Parameters={
+                    "commands": machines.commands(store.bucket, run.region, prefix, self.directory),
+                    "executionTimeout": [str(min(max(seconds, 60), _LONGEST_S))],
+                },
+            )
+        except AwsError as error:
+            if not error.passing:
+                raise
+            # The command may have been sent all the same, and a second one would measure beside it.
+            raise MachineLost(f"its command got no answer: {error}") from None
         return str(answer["Command"]["CommandId"])
 
     def _follow(self, store: Store, entry: Entry, prefix: str, command: str) -> dict[str, Any]:
+        """Look at the session until it has ended. Failures of AWS that pass are sat out: it goes on meanwhile."""
         run = self.run
         ended_at: float | None = None
+        unseen_since: float | None = None
         while True:
-            status = store.get_json(f"{prefix}{STATUS}")
-            self._show(store, prefix, all_of_it=status is not None)
+            try:
+                status, said = self._look(store, entry, prefix, command)
+                unseen_since = None
+            except AwsError as error:
+                status = said = None
+                unseen_since = run.clock.monotonic() if unseen_since is None else unseen_since
+                if not error.passing or run.clock.monotonic() - unseen_since > _UNSEEN_S:
+                    raise
             if status is not None:
-                return dict(status)
-            self._raise_if_lost(entry)
-            said = self._invocation(entry, command)
-            if said is not None and said["Status"] in _ENDED:
-                if said["Status"] != "Success" and store.get(f"{prefix}{LOG}") is None:
-                    raise DsqlError(f"{entry.arn} could not be made ready: {_tail(said)}")
-                ended_at = ended_at or run.clock.monotonic()
+                return status
+            if said is not None:
+                ended_at = run.clock.monotonic() if ended_at is None else ended_at
                 # A machine that goes down ends its commands a moment before it is seen to go down.
                 if run.clock.monotonic() - ended_at > _LAST_WORDS_S:
                     raise DsqlError(f"the session on {entry.arn} broke off ({said['Status']}): {_tail(said)}")
             run.check()
             run.clock.sleep(self.poll_s)
+
+    def _look(
+        self, store: Store, entry: Entry, prefix: str, command: str
+    ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+        """Show what is new; return how the session has ended, and the command that has ended without saying so."""
+        status = store.get_json(f"{prefix}{STATUS}")
+        self._show(store, prefix, all_of_it=status is not None)
+        if status is not None:
+            return dict(status), None
+        self._raise_if_lost(entry)
+        said = self._invocation(entry, command)
+        if said is None or said["Status"] not in _ENDED:
+            return None, None
+        if said["Status"] != "Success" and store.get(f"{prefix}{LOG}") is None:
+            raise DsqlError(f"{entry.arn} could not be made ready: {_tail(said)}")
+        return None, said
 
     def _invocation(self, entry: Entry, command: str) -> dict[str, Any] | None:
         try:
@@ -230,7 +260,7 @@ class Ec2Session:
                 "ssm", self.run.region, "get_command_invocation", CommandId=command, InstanceId=entry.arn
             )
         except AwsError as error:
-            if error.failure is Failure.NOT_FOUND or error.passing:  # not known yet
+            if error.failure is Failure.NOT_FOUND:  # not known yet
                 return None
             raise
 
@@ -256,12 +286,21 @@ class Ec2Session:
     def _terminate(self, entry: Entry) -> None:
         from pytest_dsql.aws.kinds.compute import Ec2Instance
 
-        Ec2Instance().delete(self.run.clients, entry)
+        self._patiently(lambda: Ec2Instance().delete(self.run.clients, entry), f"the end of {entry.arn}")
 
     def _fetch(self, store: Store, *, whole: bool) -> None:
         """Fetch the results; with the samples of whole cells only when the run has to be gone on with."""
-        if store.fetch(RESULTS, self.results, **({"but": f"{FOLDER}/"} if whole else {})):
+        but = {"but": f"{FOLDER}/"} if whole else {}
+
+        def fetch() -> bool:
+            return bool(store.fetch(RESULTS, self.results, **but))
+
+        if self._patiently(fetch, "fetching the results") if whole else fetch():
             link_latest(self.results.parent, self.results.name)
+
+    def _patiently(self, do: Callable[[], T], what: str) -> T:
+        """Do what can be done again, until AWS carries it out."""
+        return self.run.wait(lambda: (do(),), what=what, limit_s=_UNSEEN_S)[0]
 
     def _of_target(self, *kinds: str) -> list[Entry]:
         """What of these kinds belongs to the target of this run."""

@@ -76,15 +76,20 @@ class LambdaFleet:
     def _execution(self, events: Sequence[Event], concurrency: int) -> list[Answer]:
         run = self._run
         run.check()
-        started = run.clients.call(
-            "stepfunctions",
-            run.region,
-            "start_execution",
-            stateMachineArn=self._machine.arn,
-            # A name makes it idempotent: an answer that is lost, and asked for again, starts nothing twice.
-            name=uuid.uuid4().hex,
-            input=json.dumps({"calls": list(events), "concurrency": concurrency}),
-        )
+        # A name makes it idempotent: an answer that is lost, and asked for again, starts nothing twice.
+        name = uuid.uuid4().hex
+
+        def start() -> dict[str, Any]:
+            return run.clients.call(
+                "stepfunctions",
+                run.region,
+                "start_execution",
+                stateMachineArn=self._machine.arn,
+                name=name,
+                input=json.dumps({"calls": list(events), "concurrency": concurrency}),
+            )
+
+        started = run.wait(start, what="starting the functions' calls", limit_s=_ACTIVE_S)
 
         def ended() -> dict[str, Any] | None:
             found = run.clients.call(

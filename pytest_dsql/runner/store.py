@@ -41,8 +41,21 @@ class Store:
             if error.code == "InvalidRange":
                 return b""
             raise
-        content: bytes = answer["Body"].read()
-        return content
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            content: bytes = answer["Body"].read()
+        except BotoCoreError as error:  # the answer broke off
+            said, broken = str(error), type(error).__name__
+        else:
+            return content
+        raise AwsError(
+            f"s3:GetObject in {self._region}: {said}",
+            failure=Failure.UNREACHABLE,
+            code=broken,
+            action="s3:GetObject",
+            region=self._region,
+        )
 
     def put_json(self, key: str, value: Any) -> None:
         """Write an object of JSON."""

@@ -20,7 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, final
 
+from pytest_dsql.aws.failures import AwsError
 from pytest_dsql.aws.sessions import Clients
+from pytest_dsql.aws.waiting import Clock, until
 from pytest_dsql.results.reader import FILE_NAME
 from pytest_dsql.runner.job import VARIABLE, Job
 from pytest_dsql.runner.store import JOB, RESULTS, TESTS, Store
@@ -34,6 +36,8 @@ LOG: Final = "log"
 _SYNC_S: Final = 5.0
 #: How long pytest may take to end the cell, and to write what it measured, after the notice.
 _END_S: Final = 60.0
+#: How long the bucket may refuse what a session has brought.
+_TELLING_S: Final = 900.0
 _METADATA: Final = "http://169.254.169.254"
 _TOKEN_LIFE_S: Final = 21_600
 
@@ -103,6 +107,7 @@ def run(
     *,
     notice: Callable[[], bool],
     sync_s: float = _SYNC_S,
+    clock: Clock | None = None,
 ) -> dict[str, object]:
     """Run the session to its end, or to the machine's. Return what was said of it in the bucket."""
     job, where = prepare(store, folder)
@@ -131,7 +136,11 @@ def run(
         interrupted = False
         while session.poll() is None and not interrupted:
             _wait(session, sync_s)
-            synchronise()
+            try:
+                synchronise()
+            except AwsError as error:
+                if not error.passing:
+                    raise  # else the next time
             # A session that has ended by itself is whole, whatever becomes of the machine.
             interrupted = session.poll() is None and (bool(told) or notice())
         if interrupted:
@@ -141,10 +150,14 @@ def run(
         if session.poll() is None:
             session.kill()
         code = session.wait()
-    synchronise()
     status: dict[str, object] = {"state": "interrupted" if interrupted else "finished", "exit": code}
-    store.put_json(f"{prefix}{STATUS}", status)
-    return status
+
+    def tell() -> dict[str, object]:
+        synchronise()
+        store.put_json(f"{prefix}{STATUS}", status)
+        return status
+
+    return until(tell, what="sending the results", limit_s=_TELLING_S, clock=clock)
 
 
 def _wait(session: subprocess.Popen[bytes], seconds: float) -> None:

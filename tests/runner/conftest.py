@@ -152,3 +152,24 @@ def left(run: AwsRun) -> dict[str, Any]:
         if one["State"]["Name"] != "terminated"
     ]
     return {name: items for name, items in found.items() if items}
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, operation: str, code: str, times: int = 100, status: int = 400) -> None:
+    """Have an operation fail, as the service would."""
+    import botocore.client
+    from botocore.exceptions import ClientError
+
+    real = botocore.client.BaseClient._make_api_call
+    left = [times]
+
+    def call(client: Any, name: str, parameters: Any) -> Any:
+        if name == operation and left[0] > 0:
+            left[0] -= 1
+            answer = {
+                "Error": {"Code": code, "Message": f"{code} of arn:aws:iam::{'1234' * 3}:user/me"},
+                "ResponseMetadata": {"HTTPStatusCode": status},
+            }
+            raise ClientError(answer, name)
+        return real(client, name, parameters)
+
+    monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", call)

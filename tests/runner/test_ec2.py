@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ from pytest_dsql.runner.store import RESULTS, Store
 from pytest_dsql.settings import Settings
 from pytest_dsql.targets.target import Target
 from tests.runner.agent import Agent
-from tests.runner.conftest import TESTS, Fast, left
+from tests.runner.conftest import TESTS, Fast, left, refused
 
 REGION = "us-east-1"
 RUN = "20261130T100000Z-abcdef"
@@ -182,27 +181,6 @@ def test_machines_that_are_always_taken_away_end_the_run(
     (tests / "test_shop.py").write_text("import time\ndef test_it(): time.sleep(60)")
     with pytest.raises(DsqlError, match=f"2 instances were taken away .* --dsql-resume {RUN}"):
         measured(session, tests)
-
-
-def refused(monkeypatch: pytest.MonkeyPatch, operation: str, code: str, times: int = 100, status: int = 400) -> None:
-    """Have an operation fail, as the service would."""
-    import botocore.client
-    from botocore.exceptions import ClientError
-
-    real = botocore.client.BaseClient._make_api_call
-    left = [times]
-
-    def call(client: Any, name: str, parameters: Any) -> Any:
-        if name == operation and left[0] > 0:
-            left[0] -= 1
-            answer = {
-                "Error": {"Code": code, "Message": f"{code} of arn:aws:iam::{'1234' * 3}:user/me"},
-                "ResponseMetadata": {"HTTPStatusCode": status},
-            }
-            raise ClientError(answer, name)
-        return real(client, name, parameters)
-
-    monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", call)
 
 
 def test_another_zone_is_tried_when_one_has_no_machine(
