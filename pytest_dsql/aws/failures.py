@@ -139,7 +139,15 @@ class AwsError(DsqlError):
     """A call that AWS refused or did not answer. The text is one line without ARNs and account ids."""
 
     def __init__(
-        self, message: str, *, failure: Failure, code: str, action: str, region: str, retry_after_s: float | None = None
+        self,
+        message: str,
+        *,
+        failure: Failure,
+        code: str,
+        action: str,
+        region: str,
+        retry_after_s: float | None = None,
+        retried: bool = False,
     ) -> None:
         super().__init__(message)
         self.failure = failure
@@ -147,6 +155,7 @@ class AwsError(DsqlError):
         self.action = action  #: the IAM action, like `dsql:CreateCluster`
         self.region = region
         self.retry_after_s = retry_after_s  #: how long the service asked to wait
+        self.retried = retried  #: botocore had sent it before, with an outcome that it doesn't tell
 
     @property
     def passing(self) -> bool:
@@ -155,8 +164,8 @@ class AwsError(DsqlError):
 
     @property
     def outcome_unknown(self) -> bool:
-        """Tell whether the call may have been carried out although it failed."""
-        return self.failure in UNKNOWN_OUTCOME
+        """Tell whether the call may have been carried out although it failed, in this try or in one before it."""
+        return self.retried or self.failure in UNKNOWN_OUTCOME
 
 
 @contextmanager
@@ -247,6 +256,7 @@ def _refused(response: Any, *, action: str, region: str) -> AwsError:
         action=action,
         region=region,
         retry_after_s=float(wait) if wait.isdecimal() else None,
+        retried=int(response.get("ResponseMetadata", {}).get("RetryAttempts", 0)) > 0,
     )
 
 

@@ -43,6 +43,7 @@ class Entry:
     arn: str | None = None
     removed: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
+    tried_at: datetime | None = None  #: when its create call was made last, if more than once or without an answer
 
     def __str__(self) -> str:
         """Name it for people: without account id."""
@@ -223,6 +224,9 @@ class Inventory:
             self._entries[known.number] = replace(
                 known, arn=line["arn"] or known.arn, details={**known.details, **line["details"]}
             )
+        elif event == "tried":
+            at = datetime.fromisoformat(line["at"])
+            self._entries[line["number"]] = replace(self._entries[line["number"]], tried_at=at)
         elif event == "removed":
             self._entries[line["number"]] = replace(self._entries[line["number"]], removed=True)
         elif event == "kept":
@@ -267,6 +271,10 @@ class Inventory:
     def created(self, entry: Entry, arn: str | None, **details: Any) -> Entry:
         """Write down that it exists, and what else is known of it now."""
         return self._add(entry, event="created", arn=arn, details=details)
+
+    def tried(self, entry: Entry, at: datetime) -> Entry:
+        """Write down that its create call is made (once more), so that it may appear some time after that."""
+        return self._add(entry, event="tried", at=at.isoformat())
 
     def removed(self, entry: Entry) -> Entry:
         """Write down that it is gone."""

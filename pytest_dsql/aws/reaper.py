@@ -128,16 +128,21 @@ class _Removing:
 
     def _step(self, entry: Entry, knows: Resource) -> bool:
         """Bring an entry one step nearer to its end; tell whether it is there."""
-        if entry.arn is None:
+        if entry.arn is None or (entry.number not in self._asked and not self._settled(entry)):
             found = knows.find(self._clients, entry)
             if found is None:
-                # Its creation may have been asked for a moment ago, and not be seen yet.
-                return self._clock.now() - entry.intended_at >= self._settling
-            entry = self._inventory.created(entry, found)
+                # It may have been asked for a moment ago, and not be seen yet: "there is none" proves nothing.
+                return self._settled(entry)
+            if entry.arn is None:
+                entry = self._inventory.created(entry, found)
         if entry.number not in self._asked:
             knows.delete(self._clients, entry)
             self._asked.add(entry.number)
         return knows.gone(self._clients, entry)
+
+    def _settled(self, entry: Entry) -> bool:
+        """Tell whether its creation lies so far back that everybody sees it, if it exists."""
+        return self._clock.now() - (entry.tried_at or entry.intended_at) >= self._settling
 
 
 def group_of(group: list[tuple[Entry, Resource]]) -> list[tuple[int, Resource]]:

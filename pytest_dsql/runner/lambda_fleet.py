@@ -155,12 +155,12 @@ def deploy(run: AwsRun, target: Target, *, libraries: Libraries | None = None) -
     name = run.name("function").replace("-", "_")
     as_function = {region: _as_role(one, name) for region, one in endpoints.items()}
     logins = login_statements(list(as_function.values()), account=account, partition=partition)
-    role = _role(run, "function", _TRUST, logins)
+    role = iam_role(run, "function", _TRUST, logins)
     _database_role(run, target, name, role)
     function = _function(run, package, role, as_function)
     machine_name = run.name("functions")
     arn = f"arn:{partition}:states:{run.region}:{account}:stateMachine:{machine_name}"
-    calling = _role(
+    calling = iam_role(
         run, "states", state_machine.TRUST, state_machine.statements(function_arn=str(function.arn), machine_arn=arn)
     )
     machine = _machine(run, machine_name, str(function.arn), calling)
@@ -186,11 +186,6 @@ def _as_role(endpoint: Endpoint, name: str) -> Endpoint:
 
     local = endpoint.hostaddr if endpoint.hostaddr and endpoint.hostaddr.startswith("127.") else None
     return replace(endpoint, user=name, auth=IamAuth(), hostaddr=local)
-
-
-def _role(run: AwsRun, what: str, trust: Mapping[str, Any], statements: list[dict[str, Any]]) -> Entry:
-    document = {"Version": "2012-10-17", "Statement": statements}
-    return run.create("iam-role", run.name(what), lambda entry: iam_role(run, entry, dict(trust), document))
 
 
 def _database_role(run: AwsRun, target: Target, name: str, role: Entry) -> None:

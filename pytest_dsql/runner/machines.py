@@ -7,7 +7,7 @@ Manager", "Calling AMI public parameters"), EC2 user guide ("Configure the Insta
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -17,7 +17,6 @@ from pytest_dsql.aws.failures import AwsError, Failure
 from pytest_dsql.aws.inventory import Entry
 from pytest_dsql.aws.kinds.iam_role import PATH, REGION_TAG
 from pytest_dsql.aws.reaper import reap
-from pytest_dsql.aws.resources import RUN_TAG, tags_of
 from pytest_dsql.aws.run import AwsRun
 from pytest_dsql.errors import DsqlError, UsageError
 from pytest_dsql.runner.options import Ec2Options
@@ -29,6 +28,8 @@ _IMAGE: Final = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-
 _SSM_POLICY: Final = "arn:{partition}:iam::aws:policy/AmazonSSMManagedInstanceCore"
 #: What was just made may be unknown to another service for a while: IAM's answers and EC2's ("Eventual consistency").
 _SETTLES: Final = frozenset({Failure.NOT_FOUND})
+#: How long a call that completes what was created may be throttled, unanswered or too early.
+_STEP_S: Final = 120.0
 _PROFILE_SETTLES: Final = frozenset({Failure.NOT_FOUND, Failure.INVALID})
 _TRUST: Final = {
     "Version": "2012-10-17",
@@ -55,41 +56,27 @@ def bucket(run: AwsRun) -> Entry:
         where: dict[str, Any] = {}
         if run.region != "us-east-1":  # which has no name there (CreateBucket)
             where = {"CreateBucketConfiguration": {"LocationConstraint": run.region}}
-        try:
-            run.clients.call("s3", run.region, "create_bucket", Bucket=entry.name, **where)
-        except AwsError as error:
-            if error.code != "BucketAlreadyOwnedByYou":  # an earlier try's
-                raise
-        run.clients.call(
-            "s3", run.region, "put_bucket_tagging", Bucket=entry.name, Tagging={"TagSet": run.tag_list(entry)}
-        )
+        run.clients.call("s3", run.region, "create_bucket", Bucket=entry.name, **where)
         return Made(entry.name)
 
-    return run.create("s3-bucket", run.name("runner"), call, again_on=_SETTLES)
+    entry = run.create("s3-bucket", run.name("runner"), call, again_on=_SETTLES)
+    tags = {"TagSet": run.tag_list(entry)}
+    _then(run, entry, "s3", "put_bucket_tagging", Bucket=entry.name, Tagging=tags)
+    return entry
 
 
 def role(run: AwsRun, statements: Iterable[dict[str, Any]]) -> Entry:
     """Make the role of the instances, which may do what `statements` say and take commands."""
-    document = {"Version": "2012-10-17", "Statement": list(statements)}
+    entry = iam_role(run, "runner", _TRUST, statements)
+    policy = _SSM_POLICY.format(partition=run.clients.partition(run.region))
+    _then(run, entry, "iam", "attach_role_policy", RoleName=entry.name, PolicyArn=policy)
+    return entry
+
+
+def iam_role(run: AwsRun, what: str, trust: Mapping[str, Any], statements: Iterable[dict[str, Any]]) -> Entry:
+    """Make a role and write its policy into it."""
 
     def call(entry: Entry) -> Made:
-        made = iam_role(run, entry, _TRUST, document)
-        run.clients.call(
-            "iam",
-            run.region,
-            "attach_role_policy",
-            RoleName=entry.name,
-            PolicyArn=_SSM_POLICY.format(partition=run.clients.partition(run.region)),
-        )
-        return made
-
-    return run.create("iam-role", run.name("runner"), call, again_on=_SETTLES)
-
-
-def iam_role(run: AwsRun, entry: Entry, trust: dict[str, Any], document: dict[str, Any]) -> Made:
-    """Create a role, or go on with the one that an earlier try has made, and write its policy into it."""
-    tags = [*run.tag_list(entry), {"Key": REGION_TAG, "Value": run.region}]
-    try:
         made = run.clients.call(
             "iam",
             run.region,
@@ -97,54 +84,51 @@ def iam_role(run: AwsRun, entry: Entry, trust: dict[str, Any], document: dict[st
             RoleName=entry.name,
             Path=PATH,
             AssumeRolePolicyDocument=json.dumps(trust),
-            Tags=tags,
-        )["Role"]
-    except AwsError as error:
-        if error.failure is not Failure.TAKEN:
-            raise
-        made = run.clients.call("iam", run.region, "get_role", RoleName=entry.name)["Role"]
-        if tags_of(made.get("Tags")).get(RUN_TAG) != entry.run:
-            raise
-    run.clients.call(
-        "iam",
-        run.region,
-        "put_role_policy",
-        RoleName=entry.name,
-        PolicyName="pytest-dsql",
-        PolicyDocument=json.dumps(document),
-    )
-    return Made(made["Arn"])
+            Tags=_with_region(run, entry),
+        )
+        return Made(made["Role"]["Arn"])
+
+    entry = run.create("iam-role", run.name(what), call, again_on=_SETTLES)
+    document = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+    _then(run, entry, "iam", "put_role_policy", RoleName=entry.name, PolicyName="pytest-dsql", PolicyDocument=document)
+    return entry
 
 
 def instance_profile(run: AwsRun, of: Entry) -> Entry:
     """Make what hands the role to the instances."""
 
     def call(entry: Entry) -> Made:
-        tags = [*run.tag_list(entry), {"Key": REGION_TAG, "Value": run.region}]
-        taken = None
-        try:
-            run.clients.call(
-                "iam", run.region, "create_instance_profile", InstanceProfileName=entry.name, Path=PATH, Tags=tags
-            )
-        except AwsError as error:
-            if error.failure is not Failure.TAKEN:
-                raise
-            taken = error
-        profile = run.clients.call("iam", run.region, "get_instance_profile", InstanceProfileName=entry.name)
-        profile = profile["InstanceProfile"]
-        if taken is not None and tags_of(profile.get("Tags")).get(RUN_TAG) != entry.run:
-            raise taken
-        if not profile["Roles"]:
-            run.clients.call(
-                "iam",
-                run.region,
-                "add_role_to_instance_profile",
-                InstanceProfileName=entry.name,
-                RoleName=of.name,
-            )
-        return Made(profile["Arn"])
+        tags = _with_region(run, entry)
+        made = run.clients.call(
+            "iam", run.region, "create_instance_profile", InstanceProfileName=entry.name, Path=PATH, Tags=tags
+        )
+        return Made(made["InstanceProfile"]["Arn"])
 
-    return run.create("instance-profile", run.name("runner"), call, again_on=_SETTLES)
+    entry = run.create("instance-profile", run.name("runner"), call, again_on=_SETTLES)
+
+    def filled() -> bool:
+        found = run.clients.call("iam", run.region, "get_instance_profile", InstanceProfileName=entry.name)
+        if not found["InstanceProfile"]["Roles"]:
+            names = {"InstanceProfileName": entry.name, "RoleName": of.name}
+            run.clients.call("iam", run.region, "add_role_to_instance_profile", **names)
+        return True
+
+    run.wait(filled, what=f"giving {entry} its role", limit_s=_STEP_S)
+    return entry
+
+
+def _then(run: AwsRun, entry: Entry, service: str, operation: str, **parameters: Any) -> None:
+    """Make a call that what was created needs after it, and that may be repeated."""
+
+    def done() -> bool:
+        run.clients.call(service, run.region, operation, **parameters)
+        return True
+
+    run.wait(done, what=f"{operation} for {entry}", limit_s=_STEP_S)
+
+
+def _with_region(run: AwsRun, entry: Entry) -> list[dict[str, str]]:
+    return [*run.tag_list(entry), {"Key": REGION_TAG, "Value": run.region}]
 
 
 def security_group(run: AwsRun, vpc: str) -> Entry:

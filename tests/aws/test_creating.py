@@ -14,6 +14,7 @@ from pytest_dsql.aws.inventory import Entry, Inventory
 from pytest_dsql.aws.reaper import reap, remove
 from pytest_dsql.aws.run import AwsRun
 from pytest_dsql.aws.waiting import Clock, WaitedInVain
+from tests.aws.answers import answer, answering
 
 REGION = "us-east-1"
 
@@ -244,4 +245,125 @@ def test_what_is_not_seen_yet_is_waited_for(run: AwsRun, monkeypatch: pytest.Mon
     removal = remove(run.clients, run.inventory, clock=run.clock)
     assert [one.number for one in removal.removed] == [entry.number]
     assert len(looks) == 4
+    assert clusters(run) == []
+
+
+def refusing(failure: Failure, code: str = "No") -> AwsError:
+    return AwsError("no", failure=failure, code=code, action="dsql:CreateCluster", region=REGION)
+
+
+def test_a_refusal_after_a_lost_answer_proves_nothing(run: AwsRun) -> None:
+    tries: list[int] = []
+
+    def call(entry: Entry) -> Made:
+        tries.append(1)
+        if len(tries) == 1:
+            cluster_call(run)(entry)
+            raise refusing(Failure.UNREACHABLE)
+        raise refusing(Failure.CREDENTIALS, "ExpiredToken")
+
+    with pytest.raises(AwsError, match="no"):
+        run.create("dsql-cluster", "one", call)
+    assert len(clusters(run)) == 1
+    assert len(run.inventory.remaining) == 1
+    assert run.remove().remaining == []
+    assert clusters(run) == []
+
+
+def test_a_refusal_after_a_lost_answer_within_botocore_proves_nothing(
+    run: AwsRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """botocore sends a request again by itself, and tells of the last answer alone."""
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    answers = iter([answer(503, "ServiceUnavailableException", "?"), answer(403, "ExpiredTokenException", "expired")])
+    with answering("dsql.CreateCluster", lambda: next(answers)) as given, pytest.raises(AwsError) as caught:
+        run.create("dsql-cluster", "one", cluster_call(run))
+    assert given == [503, 403]
+    assert caught.value.failure is Failure.CREDENTIALS
+    assert len(run.inventory.remaining) == 1
+
+
+def test_another_processs_unfinished_try_is_not_struck_out_by_a_refusal(run: AwsRun) -> None:
+    run.inventory.intend("dsql-cluster", REGION, "one", owner="dsql")  # and that process was killed
+
+    def call(_entry: Entry) -> Made:
+        raise refusing(Failure.DENIED)
+
+    with pytest.raises(AwsError, match="no"):
+        run.create("dsql-cluster", "one", call)
+    assert len(run.inventory.remaining) == 1
+
+
+def test_a_call_whose_second_step_is_refused_is_still_removed(run: AwsRun) -> None:
+    def call(entry: Entry) -> Made:
+        cluster_call(run)(entry)
+        raise refusing(Failure.DENIED)
+
+    with pytest.raises(AwsError, match="no"):
+        run.create("dsql-cluster", "one", call)
+    assert len(clusters(run)) == 1
+    assert run.remove().remaining == []
+    assert clusters(run) == []
+
+
+def test_a_refused_create_stays_where_nobody_can_look(run: AwsRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_dsql.aws.kinds.dsql_cluster import DsqlCluster
+
+    def find(_self: DsqlCluster, _clients: Any, _entry: Entry) -> str | None:
+        raise refusing(Failure.CREDENTIALS)
+
+    def call(_entry: Entry) -> Made:
+        raise refusing(Failure.DENIED, "AccessDenied")
+
+    monkeypatch.setattr(DsqlCluster, "find", find)
+    with pytest.raises(AwsError) as caught:
+        run.create("dsql-cluster", "one", call)
+    assert caught.value.code == "AccessDenied", "the refusal is told, not that nobody could look"
+    assert len(run.inventory.remaining) == 1
+
+
+def test_what_was_tried_for_long_is_waited_for_from_the_last_try(run: AwsRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Minutes after the intent its last try may have been carried out a moment ago."""
+    from pytest_dsql.aws.kinds.dsql_cluster import DsqlCluster
+
+    real = DsqlCluster.find
+    looks: list[int] = []
+
+    def find(self: DsqlCluster, clients: Any, entry: Entry) -> str | None:
+        looks.append(1)
+        if len(looks) == 3:
+            cluster_call(run)(entry)
+        return real(self, clients, entry)
+
+    def call(_entry: Entry) -> Made:
+        raise refusing(Failure.UNREACHABLE)
+
+    monkeypatch.setattr(DsqlCluster, "find", find)
+    with pytest.raises(WaitedInVain):
+        run.create("dsql-cluster", "one", call)
+    assert run.remove().remaining == []
+    assert len(looks) >= 3
+    assert clusters(run) == []
+
+
+def test_what_was_just_created_and_is_not_seen_yet_is_not_taken_for_gone(
+    run: AwsRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with its ARN: EC2 answers a removal right after the creation with "not found"."""
+    from pytest_dsql.aws.kinds.dsql_cluster import DsqlCluster
+
+    run.create("dsql-cluster", "one", cluster_call(run))
+    looks: list[int] = []
+    real = {name: getattr(DsqlCluster, name) for name in ("find", "delete", "gone")}
+
+    def unseen(name: str, answer: Any) -> Callable[..., Any]:
+        def method(self: DsqlCluster, clients: Any, entry: Entry) -> Any:
+            looks.append(1)
+            return answer if len(looks) < 4 else real[name](self, clients, entry)
+
+        return method
+
+    for name, said in (("find", None), ("delete", None), ("gone", True)):
+        monkeypatch.setattr(DsqlCluster, name, unseen(name, said))
+    assert run.remove().remaining == []
     assert clusters(run) == []
