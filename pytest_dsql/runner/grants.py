@@ -18,6 +18,11 @@ _FUNCTIONS: Final = "arn:aws:lambda:*:*:function:pytest-dsql-*"
 _MACHINES: Final = "arn:aws:states:*:*:stateMachine:pytest-dsql-*"
 _EXECUTIONS: Final = "arn:aws:states:*:*:execution:pytest-dsql-*"
 
+
+def _ec2(*kinds: str) -> tuple[str, ...]:
+    return tuple(f"arn:*:ec2:*:*:{kind}/*" for kind in kinds)
+
+
 #: Who runs `--dsql-runner ec2`.
 EC2_ACTIONS: Final = (
     Grant(
@@ -73,18 +78,28 @@ EC2_ACTIONS: Final = (
             "ec2:DescribeSubnets",
         ),
     ),
-    # What an instance is started of and in (image, subnet, ...) has no tag of ours, so RunInstances has no condition.
-    Grant(("ec2:RunInstances",)),
-    Grant(("ec2:CreateSecurityGroup", "ec2:AuthorizeSecurityGroupIngress")),
+    # EC2 asks for the permission on all that an instance is started with: what comes into being has our tag, its group
+    # is ours, its image Amazon's. The subnet may be one of yours, and a request for Spot has no tags.
+    Grant(("ec2:RunInstances",), _ec2("instance", "volume", "network-interface"), CREATING),
+    Grant(("ec2:RunInstances",), _ec2("security-group"), OURS),
+    Grant(("ec2:RunInstances",), ("arn:*:ec2:*::image/*",), {"StringEquals": {"ec2:Owner": "amazon"}}),
+    Grant(("ec2:RunInstances",), _ec2("subnet", "spot-instances-request")),
+    Grant(("ec2:CreateSecurityGroup",), _ec2("security-group"), CREATING),
+    Grant(("ec2:CreateSecurityGroup",), _ec2("vpc")),
+    # Into a group that the target was created with; never into one of yours.
+    Grant(("ec2:AuthorizeSecurityGroupIngress",), _ec2("security-group"), OURS),
+    Grant(("ec2:AuthorizeSecurityGroupIngress",), _ec2("security-group-rule"), CREATING),
     Grant(
         ("ec2:CreateTags",),
-        when={
+        _ec2("instance", "volume", "network-interface", "security-group", "security-group-rule"),
+        {
             "StringEquals": {
                 "ec2:CreateAction": ["RunInstances", "CreateSecurityGroup", "AuthorizeSecurityGroupIngress"]
             }
         },
     ),
-    Grant(("ec2:TerminateInstances", "ec2:DeleteSecurityGroup", "ec2:RevokeSecurityGroupIngress"), when=OURS),
+    Grant(("ec2:TerminateInstances",), _ec2("instance"), OURS),
+    Grant(("ec2:DeleteSecurityGroup", "ec2:RevokeSecurityGroupIngress"), _ec2("security-group"), OURS),
     # The account's first Spot instance makes the role of the Spot service.
     Grant(
         ("iam:CreateServiceLinkedRole",),
