@@ -17,6 +17,7 @@ from pytest_dsql.fixtures import JOB, RESUMPTION, RUN_ID, SETTINGS, TARGETS, set
 from pytest_dsql.settings import EXISTING_TARGETS, OPTIONS, Settings
 
 if TYPE_CHECKING:
+    from pytest_dsql.cost.shape import CostShape
     from pytest_dsql.results.resumption import Resumption
     from pytest_dsql.runner.job import Job
     from pytest_dsql.targets.created import Guard
@@ -210,9 +211,10 @@ def _compare_with_budget(session: pytest.Session) -> None:
     """Reckon what the run will cost where something is created, and say it. Raises UsageError beyond the budget."""
     config = session.config
     settings = settings_of(config)
-    if not any(one not in EXISTING_TARGETS for one in settings.targets):
+    if not any(one not in EXISTING_TARGETS for one in settings.targets) and settings.runner == "here":
         return
     from pytest_dsql.cost.work import PlannedTest
+    from pytest_dsql.runner.costs import shape_of_runner
     from pytest_dsql.targets.costs import check_budget
 
     def tests(target: str) -> Iterator[PlannedTest]:
@@ -222,7 +224,12 @@ def _compare_with_budget(session: pytest.Session) -> None:
                 parameters = getattr(getattr(item, "callspec", None), "params", {})
                 yield PlannedTest(name, frozenset(getattr(item, "fixturenames", ())), parameters)
 
-    estimates, said = check_budget(settings, fixtures.plan_of(config), tests)
+    plan = fixtures.plan_of(config)
+
+    def runner(region: str) -> CostShape | None:
+        return shape_of_runner(settings, plan, tests(settings.target), region)
+
+    estimates, said = check_budget(settings, plan, tests, runner)
     fixtures.budget_of(config).estimates = {name: round(one.usd, 6) for name, one in estimates.items()}
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if said and reporter is not None and not hasattr(config, "workerinput"):

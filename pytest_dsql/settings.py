@@ -71,7 +71,7 @@ OPTIONS: Final = (
     Option("profile", "NAME", "AWS profile whose credentials sign the tokens"),
     Option("role", "ARN", "IAM role to assume with them"),
     Option("target_option", "KEY=VALUE", "how a target that is created is to be: docs/targets.md", repeatable=True),
-    Option("budget", "USD", "what a run on a target that is created may cost at most; required there"),
+    Option("budget", "USD", "what a run may cost at most; required where something is created or started on AWS"),
     Option("keep", "", "keep what was created, and say how to attach to it and how to remove it", switch=True),
     Option("plan", "quick|full", "seconds per cell for a laptop and CI, or the published experiment's windows"),
     Option("scale", "tiny|quick|full", "size of the loaded data (default: the plan's)"),
@@ -197,6 +197,8 @@ class Settings:
             raise UsageError(f"{chosen} sends no password of a DSN away from here")
         if self.scheduler:
             raise UsageError(f"{chosen} and {where['scheduler']} exclude each other: one of them makes the load")
+        if self.budget is None:
+            raise UsageError(f"{chosen} starts what costs money: say how much at most, --dsql-budget USD")
         return self
 
     def _checked(self, where: Mapping[str, str]) -> Settings:

@@ -82,7 +82,8 @@ def estimate(shape: CostShape, work: Work, prices: Prices, *, others_s: float = 
 
     for one in shape.fixed:
         lasting = max(seconds, one.least_s)
-        add(f"{one.quantity:g} x {one.item} for {lasting / 3600:.1f} h", one.item, one.region, one.quantity, lasting)
+        time = f" for {lasting / 3600:.1f} h" if prices.get(one.item, one.region).by_time else ""
+        add(f"{one.quantity:,g} x {one.item}{time}", one.item, one.region, one.quantity, lasting)
     if shape.dsql is not None:
         dpu = dpu_of(work)
         peers = shape.dsql.peers

@@ -97,6 +97,7 @@ _SOLD: Final[Mapping[str, _Sold]] = {
             "capacitystatus": "Used",
         },
     ),
+    "ebs-gp3": _Sold("AmazonEC2", r"EBS:VolumeUsage\.gp3", "GB-month"),
     "public-ipv4": _Sold("AmazonVPC", r"PublicIPv4:InUseAddress", "hour"),
     "secret": _Sold("AWSSecretsManager", r"AWSSecretsManager-Secrets", "month"),
     "lambda-gb-second": _Sold("AWSLambda", r"Lambda-GB-Second-ARM", "one"),

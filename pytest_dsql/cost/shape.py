@@ -13,11 +13,11 @@ from typing import final
 @final
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Something that is paid for as long as it exists: an instance, storage of a given size, an address."""
+    """So much of something: paid for as long as it exists (an instance, storage, an address), or by the piece."""
 
     item: str  #: as `prices` names it: `rds-multi-az/db.r6g.xlarge`
     region: str
-    quantity: float = 1.0  #: instances, GB, IOPS, addresses
+    quantity: float = 1.0  #: instances, GB, IOPS, addresses, requests
     least_s: float = 0.0  #: paid for at least so long (RDS instances: 600 s, Aurora user guide, "DB instance billing")
 
 

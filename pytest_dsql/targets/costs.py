@@ -16,6 +16,7 @@ from pytest_dsql.settings import EXISTING_TARGETS
 
 if TYPE_CHECKING:
     from pytest_dsql.aws.inventory import Entry
+    from pytest_dsql.aws.sessions import Clients
     from pytest_dsql.cost.books import Budget
     from pytest_dsql.cost.estimate import Estimate
     from pytest_dsql.cost.price_list import Caller
@@ -44,12 +45,15 @@ def declared_by(name: str) -> Callable[[Settings, str], CostShape] | None:
 
 
 def check_budget(
-    settings: Settings, plan: Plan, tests: Callable[[str], Iterable[PlannedTest]]
+    settings: Settings,
+    plan: Plan,
+    tests: Callable[[str], Iterable[PlannedTest]],
+    runner: Callable[[str], CostShape | None] = lambda _region: None,
 ) -> tuple[Mapping[str, Estimate], str]:
     """Reckon what the run will cost on the targets that are created, and compare it with the budget.
 
-    `tests` gives the selected tests of a target. Returns the estimates and the comparison in one line; nothing when no
-    module says what its target costs. Raises
+    `tests` gives the selected tests of a target, `runner` what makes the load in a Region and is paid for. Returns the
+    estimates and the comparison in one line; nothing when no module says what its target costs, and no runner. Raises
     UsageError when they exceed it, NoPrice, CredentialsError.
     """
     from pytest_dsql.aws.run import region_for
@@ -67,15 +71,20 @@ def check_budget(
             own = settings.for_target(name)
             clients = Clients(profile=own.profile, role=own.role)
             shapes[name] = shape_of(own, region_for(clients, own.region, name)), clients
-    if not shapes:
+    maker = None
+    if settings.runner != "here":  # there is one target then
+        clients = Clients(profile=settings.profile, role=settings.role)
+        maker = runner(_region_of(settings, clients))
+    if not shapes and maker is None:
         return {}, ""
-    assert settings.budget is not None, "targets that are created need a budget"
+    assert settings.budget is not None, "what is created needs a budget"
     # Their cells run in turn, and what one creates lives to the end of the run: each waits for all the others.
     works = {
         name: work_of(tests(name), plan, settings.scale or plan.scale, targets=len(settings.targets))
         for name in settings.targets
     }
     all_s = sum(one.seconds for one in works.values()) + sum(shape.coming_s for shape, _ in shapes.values())
+    all_s += maker.coming_s if maker is not None else 0.0
     estimates = {
         name: estimate(
             shape,
@@ -85,7 +94,20 @@ def check_budget(
         )
         for name, (shape, clients) in shapes.items()
     }
+    if maker is not None:
+        estimates[maker.target] = estimate(maker, works[settings.target], Prices(PriceList(clients), assume=True))
     return estimates, compared(list(estimates.values()), settings.budget)
+
+
+def _region_of(settings: Settings, clients: Clients) -> str:
+    """The Region of a run's one target."""
+    from pytest_dsql.aws.run import region_for
+    from pytest_dsql.targets.attach import endpoint_of
+
+    own = settings.for_target(settings.target)
+    if not is_created(settings.target):
+        return str(endpoint_of(own).region)
+    return region_for(clients, own.region, settings.target)
 
 
 def open_books(settings: Settings, target: Target, budget: Budget, *, run_id: str, processes: int = 1) -> Books:

@@ -64,7 +64,9 @@ def test_one_command(
     with moto_server(tmp_path_factory.mktemp("account")) as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         # pytest-xdist, too, is for the machine.
-        result = pytester.runpytest_subprocess("--dsql-endpoint", HOST, "--dsql-runner", "ec2", "-m", "dsql", "-n", "1")
+        result = pytester.runpytest_subprocess(
+            *("--dsql-endpoint", HOST, "--dsql-runner", "ec2", "--dsql-budget", "5", "-m", "dsql", "-n", "1")
+        )
         left = pytester.run("pytest-dsql", "verify", "--region", "us-east-1")
     assert result.ret == pytest.ExitCode.TESTS_FAILED, result.stdout.str()
     result.stdout.fnmatch_lines(

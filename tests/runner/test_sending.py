@@ -206,6 +206,8 @@ def test_options_have_defaults() -> None:
         ({"runner": "lambda"}, "--dsql-runner lambda makes the load in AWS"),
         ({"runner": "ec2", "dsn": "postgresql://me:geheim@db.example/x"}, "sends no password of a DSN"),
         ({"runner": "ec2", "target": "dsql,dsql-multi-region", "budget": "1"}, "measures one target in a run"),
+        ({"runner": "ec2", "endpoint": "x" * 26}, "--dsql-runner ec2 starts what costs money: .* --dsql-budget USD"),
+        ({"runner": "lambda", "endpoint": "x" * 26}, "--dsql-runner lambda starts what costs money"),
         ({"runner_option": ["type=x"]}, "--dsql-runner-option goes with --dsql-runner"),
     ],
 )
