@@ -58,7 +58,7 @@ def test_an_estimate_beyond_the_budget_creates_nothing(one_region: Cloud, tmp_pa
     done = one_region.run(tmp_path, "pytest", *options(one_region, "0.0001"), check=False)
     assert done.returncode == 4, done.stdout + done.stderr
     assert "exceeds the budget of $0.00 (--dsql-budget), so nothing is started. dsql: about $" in done.stderr
-    assert one_region.clusters() == []
+    assert one_region.clusters("us-east-1") == []
     assert not (tmp_path / ".dsql").exists()
 
 
@@ -70,7 +70,7 @@ def test_no_cell_begins_past_the_guard_and_the_bill_is_compared(one_region: Clou
     assert "2 passed, 1 skipped" in done.stdout
     assert "test_more_orders was not started: $8.0" in done.stdout.replace("\n", "")
     assert "cost on dsql: 1,000," in done.stdout
-    assert one_region.clusters() == []
+    assert one_region.clusters("us-east-1") == []
     results = json.loads((tmp_path / ".dsql" / "latest" / "results.json").read_text())
     [cell] = results["cells"]
     assert cell["cost"]["source"] == "unit costs"

@@ -106,7 +106,7 @@ def cloud(tmp_path: Path, regions: str) -> Iterator[Cloud]:
                 "HOME": str(tmp_path),
             }
             options = [
-                "--dsql-region=ap-northeast-1",
+                f"--dsql-region={regions.partition('+')[0]}",
                 "--dsql-budget=1",
                 "--dsql-target-option=hostaddr=127.0.0.1",
                 f"--dsql-target-option=port={engine['port']}",
