@@ -72,7 +72,11 @@ def budget_of(config: pytest.Config) -> Budget:
     from pytest_dsql.cost.books import Budget
 
     if BUDGET not in config.stash:
-        config.stash[BUDGET] = Budget(settings_of(config).budget)
+        config.stash[BUDGET] = budget = Budget(settings_of(config).budget)
+        if (job := config.stash[JOB]) is not None:
+            from pytest_dsql.runner.costs import count_machines
+
+            count_machines(job.cost, budget)
     return config.stash[BUDGET]
 
 
@@ -311,6 +315,12 @@ def dsql_books(dsql_results: ResultsFile, pytestconfig: pytest.Config) -> Iterat
     """What each target costs: lets cells begin while the budget allows it, and tells what each has used."""
     from pytest_dsql.targets.costs import open_books
 
+    job = pytestconfig.stash[JOB]
+    known = None
+    if job is not None:
+        from pytest_dsql.runner.costs import target_of
+
+        known = target_of(job.cost)
     settings = settings_of(pytestconfig)
     opened: dict[str, Books] = {}
 
@@ -322,6 +332,7 @@ def dsql_books(dsql_results: ResultsFile, pytestconfig: pytest.Config) -> Iterat
                 budget_of(pytestconfig),
                 run_id=pytestconfig.stash[RUN_ID],
                 processes=int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
+                known=known,
             )
         return opened[target.name]
 

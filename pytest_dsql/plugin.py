@@ -256,6 +256,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
                 root=config.rootpath,
                 where=config.invocation_params.dir,
                 results=Path(config.invocation_params.dir, settings.results, config.stash[RUN_ID]),
+                estimates=fixtures.budget_of(config).estimates,
                 say=screen.say,
                 show=screen.write,
             )

@@ -6,8 +6,9 @@ Sources: EC2 user guide, "Spot Instances" (at most the on-demand price); Amazon 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_dsql.cost.shape import CostShape, Fixed
 from pytest_dsql.cost.unit_costs import unit_costs
@@ -17,6 +18,7 @@ from pytest_dsql.runner.lambda_fleet import OWNER as LAMBDA
 from pytest_dsql.runner.options import Ec2Options
 
 if TYPE_CHECKING:
+    from pytest_dsql.cost.books import Budget
     from pytest_dsql.cost.work import PlannedTest
     from pytest_dsql.experiment.plans import Plan
     from pytest_dsql.settings import Settings
@@ -37,6 +39,43 @@ def shape_of_runner(settings: Settings, plan: Plan, tests: Iterable[PlannedTest]
     if settings.runner == "lambda":
         return _functions(plan, [one for one in tests if "dsql_functions" in one.fixtures], region)
     return None
+
+
+def told(
+    settings: Settings, region: str, target: tuple[CostShape, float] | None, estimates: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return what the session on an instance has to know for its budget, as JSON: what it can't find out there.
+
+    `target`: what of a created target is paid for, and since when. The instances are counted from now on.
+    """
+    value: dict[str, Any] = {
+        "estimates": dict(estimates),
+        "machines": _instances(settings, region).to_json(),
+        "began_s": time.time(),
+    }
+    if target is not None:
+        value |= {"target": target[0].to_json(), "target_began_s": target[1]}
+    return value
+
+
+def target_of(cost: Mapping[str, Any]) -> tuple[CostShape, float] | None:
+    """Read what of a created target is paid for, and since when."""
+    return (CostShape.from_json(cost["target"]), float(cost["target_began_s"])) if "target" in cost else None
+
+
+def count_machines(cost: Mapping[str, Any], budget: Budget) -> None:
+    """Have a budget count what the machines cost that make the load: one at a time, since the first one started."""
+    from pytest_dsql.aws.sessions import Clients
+    from pytest_dsql.cost.meters import AwsMeter
+    from pytest_dsql.cost.price_list import PriceList
+    from pytest_dsql.cost.prices import Prices
+
+    if not cost:
+        return
+    budget.estimates = cost["estimates"]
+    prices = Prices(PriceList(Clients()), assume=True)
+    meter = AwsMeter(CostShape.from_json(cost["machines"]), prices, None, began_s=float(cost["began_s"]))
+    budget.count(meter.usd)
 
 
 def _instances(settings: Settings, region: str) -> CostShape:

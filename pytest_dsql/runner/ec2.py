@@ -8,7 +8,7 @@ Manager Run Command"; EC2 user guide, "Spot Instance interruptions".
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from pytest_dsql.results.kept import FOLDER
 from pytest_dsql.results.writer import link_latest
 from pytest_dsql.runner import machines
 from pytest_dsql.runner.bundle import bundle
+from pytest_dsql.runner.costs import told
 from pytest_dsql.runner.grants import machine_statements
 from pytest_dsql.runner.job import Job, job_of
 from pytest_dsql.runner.options import Ec2Options
@@ -34,6 +35,7 @@ from pytest_dsql.runner.there import LOG, STATUS
 from pytest_dsql.runner.wheel import build_wheel
 from pytest_dsql.settings import Settings
 from pytest_dsql.targets import open_target
+from pytest_dsql.targets.costs import created_shape
 from pytest_dsql.targets.target import Target
 
 OWNER: Final = "runner-ec2"
@@ -72,6 +74,7 @@ class Ec2Session:
     show: Callable[[str], object]  #: is given what the session prints there, as it comes
     directory: str = "/var/lib/pytest-dsql"  #: on the instance
     poll_s: float = _POLL_S
+    cost: Mapping[str, Any] | None = None  #: what the session's budget has to know: `runner.costs.told`
     _shown: int = field(default=0, init=False)
 
     def measure(self, arguments: Sequence[str], *, collected: Sequence[str] = (), root: Path, where: Path) -> int:
@@ -96,6 +99,7 @@ class Ec2Session:
                 directory=packed.directory,
                 secret=secret,
                 resume=self.results.is_dir(),
+                cost=self.cost,
             )
             wheel = build_wheel(Path(name))
             store = Store(run.clients, run.region, machines.bucket(run).name)
@@ -346,13 +350,14 @@ def measure_on_ec2(
     root: Path,
     where: Path,
     results: Path,
+    estimates: Mapping[str, float],
     say: Callable[[str], None],
     show: Callable[[str], object],
 ) -> int:
     """Make the target, run the session beside it, remove everything, and return the session's exit status.
 
-    For the parameters see `Ec2Session`. Raises UsageError, AwsError and DsqlError, each one clear line; also for what
-    could not be removed.
+    For the parameters see `Ec2Session`; `estimates` are those of the targets and of the runner, in USD. Raises
+    UsageError, AwsError and DsqlError, each one clear line; also for what could not be removed.
     """
     options = Ec2Options.of(settings.runner_option, plan=settings.plan)
     life = life_of(settings.runner_option)
@@ -369,7 +374,9 @@ def measure_on_ec2(
             say=say,
         )
         try:
-            session = Ec2Session(run=run, options=options, settings=settings, target=target, results=results, show=show)
+            own = settings.for_target(settings.target)
+            cost = told(settings, run.region, created_shape(own, target, run_id), estimates)
+            session = Ec2Session(run, options, settings, target, results, show, cost=cost)
             return session.measure(arguments, collected=collected, root=root, where=where)
         finally:
             machines.remove_all(run)

@@ -49,6 +49,7 @@ class Job:
     target: Mapping[str, Any]
     resume: bool = False  #: whether results of an earlier machine are to be gone on with
     roots: Mapping[str, str] = field(default_factory=dict)  #: certificates that are not the package's: name -> PEM
+    cost: Mapping[str, Any] = field(default_factory=dict)  #: what the budget has to know of: `runner.costs.told`
 
     def to_json(self) -> str:
         """Return it as text."""
@@ -81,6 +82,7 @@ def job_of(
     directory: str,
     secret: str | None,
     resume: bool,
+    cost: Mapping[str, Any] | None = None,
 ) -> Job:
     """Describe a session. `secret` names where the password is kept in Secrets Manager, for a target that has one."""
     roots: dict[str, str] = {}
@@ -92,7 +94,7 @@ def job_of(
         "endpoint": _endpoint(target.endpoint, secret, roots),
         "regions": {region: _endpoint(one, secret, roots) for region, one in target.regions.items()},
     }
-    return Job(run, plain, arguments, directory, described, resume, roots)
+    return Job(run, plain, arguments, directory, described, resume, roots, cost or {})
 
 
 def _endpoint(endpoint: Endpoint, secret: str | None, roots: dict[str, str]) -> dict[str, Any]:

@@ -110,8 +110,19 @@ def _region_of(settings: Settings, clients: Clients) -> str:
     return region_for(clients, own.region, settings.target)
 
 
-def open_books(settings: Settings, target: Target, budget: Budget, *, run_id: str, processes: int = 1) -> Books:
-    """Open the books of a target; `settings` are its own, `processes` is how many of the run there are."""
+def open_books(
+    settings: Settings,
+    target: Target,
+    budget: Budget,
+    *,
+    run_id: str,
+    processes: int = 1,
+    known: tuple[CostShape, float] | None = None,
+) -> Books:
+    """Open the books of a target; `settings` are its own, `processes` is how many of the run there are.
+
+    `known`: what `created_shape` has told where a target was created, for a session that was sent elsewhere.
+    """
     from pytest_dsql.cost.opening import attached_books, aws_books, engine_books
 
     if target.local is not None:
@@ -120,14 +131,26 @@ def open_books(settings: Settings, target: Target, budget: Budget, *, run_id: st
         return attached_books(target.endpoint, _clients(settings), budget, processes=processes)
     from pytest_dsql.aws.sessions import Clients
 
-    entries, shape_of = _entries(run_id, settings.target), declared_by(settings.target)
-    if not entries or shape_of is None:
+    known = known or created_shape(settings, target, run_id)
+    if known is None:
         return NO_BOOKS
-    shape = identified(shape_of(settings, str(target.facts["region"])), entries)
-    began_s = min(entry.intended_at for entry in entries).timestamp()
+    shape, began_s = known
     clients = Clients(profile=settings.profile, role=settings.role)
     estimate_usd = budget.estimates.get(target.name)
     return aws_books(shape, clients, budget, began_s=began_s, processes=processes, estimate_usd=estimate_usd)
+
+
+def created_shape(settings: Settings, target: Target, run_id: str) -> tuple[CostShape, float] | None:
+    """Return what of a created target is paid for, with ids, and since when, in seconds since the epoch.
+
+    None for a target that was there before, and for one whose module says nothing of its cost.
+    """
+    shape_of = declared_by(settings.target) if is_created(settings.target) else None
+    entries = _entries(run_id, settings.target)
+    if not entries or shape_of is None:
+        return None
+    shape = identified(shape_of(settings, str(target.facts["region"])), entries)
+    return shape, min(entry.intended_at for entry in entries).timestamp()
 
 
 def identified(shape: CostShape, entries: Sequence[Entry]) -> CostShape:

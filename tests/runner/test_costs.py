@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from moto import mock_aws
 
+from pytest_dsql.aws.inventory import Inventory
+from pytest_dsql.cost.books import Budget
 from pytest_dsql.cost.estimate import Estimate
 from pytest_dsql.cost.shape import CostShape
 from pytest_dsql.cost.work import PlannedTest
-from pytest_dsql.errors import UsageError
+from pytest_dsql.errors import BudgetReached, UsageError
 from pytest_dsql.experiment.plans import plan_for
+from pytest_dsql.load.cost import NO_BOOKS
 from pytest_dsql.runner import ec2, lambda_fleet
-from pytest_dsql.runner.costs import shape_of_runner
+from pytest_dsql.runner.costs import count_machines, shape_of_runner, target_of
+from pytest_dsql.runner.job import Job, job_of
 from pytest_dsql.settings import Settings
-from pytest_dsql.targets.costs import check_budget
+from pytest_dsql.targets.costs import check_budget, open_books
+from pytest_dsql.targets.target import Target
 
 FULL = plan_for("full", "dsql")
 HOST = "abcdefghijklmnopqrstuvwxyz.dsql.us-east-1.on.aws"
@@ -104,3 +113,85 @@ def test_without_functions_nothing_is_deployed() -> None:
 def test_beyond_the_budget_nothing_is_started(runner: str, tests: list[PlannedTest], budget: float) -> None:
     with pytest.raises(UsageError, match=rf"exceeds the budget .* runner-{runner}: about"):
         reckoned(runner, tests, budget=budget)
+
+
+RUN = "20261130T100000Z-abcdef"
+CREATED = Settings(target="dsql", targets=("dsql",), region="us-east-1", plan="full", runner="ec2", budget=5.0)
+
+
+@pytest.fixture
+def job(nowhere: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """What an instance is told of a run whose cluster was made an hour ago; the session itself doesn't run."""
+    inventory = Inventory.create(RUN, account="1")
+    cluster = nowhere.endpoint.host.partition(".")[0]
+    entry = inventory.intend("dsql-cluster", "us-east-1", "c", owner="dsql", identifier=cluster)
+    inventory.created(entry, "arn")
+    target = replace(nowhere, name="dsql", facts={"region": "us-east-1"})
+    told: list[Any] = []
+
+    def measure(session: ec2.Ec2Session, arguments: tuple[str, ...], **_how: object) -> int:
+        told.append(session.cost)
+        return 0
+
+    monkeypatch.setattr(ec2.Ec2Session, "measure", measure)
+    monkeypatch.setattr(ec2, "open_target", lambda *_arguments, **_how: target)
+    status = ec2.measure_on_ec2(
+        CREATED,
+        run_id=RUN,
+        arguments=(),
+        collected=(),
+        root=tmp_path,
+        where=tmp_path,
+        results=tmp_path,
+        estimates={"dsql": 1.5, ec2.OWNER: 2.0},
+        say=lambda _text: None,
+        show=lambda _text: None,
+    )
+    assert status == 0
+    inventory.close()
+    [cost] = told
+    made = job_of(CREATED, target, run=RUN, arguments=(), directory=".", secret=None, resume=False, cost=cost)
+    return Job.of_json(made.to_json())
+
+
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another machine: the run's inventory isn't there."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+
+
+def test_a_created_target_has_books_on_the_instance(
+    job: Job, nowhere: Target, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    elsewhere(monkeypatch, tmp_path)
+    target = replace(nowhere, name="dsql", facts={"region": "us-east-1"})
+    budget = Budget(CREATED.budget)
+    count_machines(job.cost, budget)
+    settings = CREATED.for_target("dsql")
+    assert open_books(settings, target, budget, run_id=RUN) is NO_BOOKS
+    books = open_books(settings, target, budget, run_id=RUN, known=target_of(job.cost))
+    books.admit("cell")
+    facts = books.facts()
+    assert facts["estimate_usd"] == 1.5
+    assert nowhere.endpoint.host.partition(".")[0] in facts["cost_shape"]
+    assert "c7i" not in facts["cost_shape"], "a target costs the same wherever its load is made"
+
+
+def test_no_cell_begins_on_the_instance_past_the_budget(
+    job: Job, nowhere: Target, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    elsewhere(monkeypatch, tmp_path)
+    target = replace(nowhere, name="dsql", facts={"region": "us-east-1"})
+    budget = Budget(CREATED.budget)
+    # An instance since seven hours: $0.714 each, its disk and its address.
+    count_machines({**job.cost, "began_s": time.time() - 7 * 3600}, budget)
+    assert budget.spent() == pytest.approx(7 * (0.714 + 0.005 + 8 * 0.08 / 730), rel=0.001)
+    books = open_books(CREATED.for_target("dsql"), target, budget, run_id=RUN, known=target_of(job.cost))
+    with pytest.raises(BudgetReached, match="cell was not started"):
+        books.admit("cell")
+
+
+def test_an_attached_target_has_books_of_its_own_there() -> None:
+    assert target_of({"estimates": {}, "machines": "{}", "began_s": 0.0}) is None
+    budget = Budget(1.0)
+    count_machines({}, budget)
+    assert budget.spent() == 0.0
