@@ -122,22 +122,26 @@ def _opener(config: pytest.Config) -> Callable[..., Target]:
 
 @contextmanager
 def terminated_like_interrupted() -> Iterator[None]:
-    """Have SIGTERM end the session as Ctrl-C does: what was measured is kept, and what was opened is closed."""
+    """Have SIGTERM and SIGHUP (a lost terminal) end the session as Ctrl-C does: what was opened is closed.
+
+    What was measured is kept. A signal that somebody else has plans for, `nohup` for one, is left alone.
+    """
     import signal
     import threading
 
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield  # somebody else has plans for it
-        return
+    def interrupt(number: int, _frame: object) -> None:
+        raise KeyboardInterrupt(f"terminated by {signal.Signals(number).name}")
 
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt("terminated by SIGTERM")
-
-    signal.signal(signal.SIGTERM, interrupt)
+    ours: list[signal.Signals] = []
+    if threading.current_thread() is threading.main_thread():
+        ours = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) == signal.SIG_DFL]
+    for one in ours:
+        signal.signal(one, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for one in ours:
+            signal.signal(one, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
@@ -493,8 +497,12 @@ class Screen(io.TextIOBase):
         if self._file is None:
             return 0
         with self._uncaptured():
-            written = self._file.write(text)
-            self._file.flush()
+            try:
+                written = self._file.write(text)
+                self._file.flush()
+            except OSError:  # the terminal is gone; what is being done goes on, also without anybody to tell
+                self._file = None
+                return 0
         return written
 
     def say(self, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -133,6 +134,10 @@ def pytest_configure_node(node: Any) -> None:
     config = node.config
     node.workerinput["dsql_run"] = config.stash[RUN_ID]
     if _GUARD not in config.stash and config.stash[JOB] is None and shared_of(settings_of(config)):
+        # The workers end when this process does: killed at once, they would have no time to remove anything.
+        signals = ExitStack()
+        signals.enter_context(fixtures.terminated_like_interrupted())
+        config.add_cleanup(signals.close)
         config.stash[_GUARD] = Guard(settings_of(config), config.stash[RUN_ID], fixtures.Screen(config).say)
     resumption = node.config.stash[RESUMPTION]
     node.workerinput["dsql_resumption"] = resumption and (resumption.run, resumption.at, resumption.whole)

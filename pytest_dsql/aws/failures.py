@@ -203,7 +203,7 @@ def explained(error: Exception, *, service: str, operation: str, region: str) ->
     if isinstance(error, ClientError):
         return _refused(error.response, action=action, region=region)
     code = type(error).__name__
-    text = _one_line(str(error))
+    text = one_line(str(error))
     if isinstance(error, EndpointConnectionError | ConnectTimeoutError):
         failure = Failure.UNREACHABLE
         said = (
@@ -236,7 +236,7 @@ def _refused(response: Any, *, action: str, region: str) -> AwsError:
     failure = failure_of(code, status)
     if named := _NAMED_ACTION.search(message):
         action = named[1]
-    text = _one_line(message) or code
+    text = one_line(message) or code
     said = {
         Failure.DENIED: f"{action} is not allowed in {region} ({code}): add it to the policy of whoever runs this; "
         "`pytest-dsql policy TARGET` prints what a target needs",
@@ -273,5 +273,6 @@ def failure_of(code: str, status: int = 0) -> Failure:
     return _BY_STATUS.get(status, Failure.OTHER)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Return what somebody else said as one line to show: without ARNs, account ids and secrets."""
     return mask(_ARN.sub("<arn>", " ".join(text.split()))).rstrip(".")

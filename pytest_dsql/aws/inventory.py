@@ -115,7 +115,7 @@ class Inventory:
         self.account: str | None = None
         self.profile: str | None = None
         self.role: str | None = None
-        self.kept = False  #: left alone until it expires or is named to `reap`
+        self.kept: set[str] = set()  #: owners whose things are left alone until they expire or `reap` names the run
 
     @classmethod
     def create(
@@ -230,7 +230,7 @@ class Inventory:
         elif event == "removed":
             self._entries[line["number"]] = replace(self._entries[line["number"]], removed=True)
         elif event == "kept":
-            self.kept = True
+            self.kept.add(line["owner"])
         elif event == "note":
             self._notes[line["name"]] = line["value"]
 
@@ -280,10 +280,10 @@ class Inventory:
         """Write down that it is gone."""
         return self._add(entry, event="removed")
 
-    def keep(self) -> None:
-        """Write down that the user wants to keep what was created."""
-        self._write(event="kept")
-        self.kept = True
+    def keep(self, owner: str) -> None:
+        """Write down that the user wants to keep what was created for one target; the rest of the run goes."""
+        self._write(event="kept", owner=owner)
+        self.kept.add(owner)
 
     def note(self, name: str, value: Any) -> None:
         """Write down something that other processes of the run are to know: JSON, nothing secret."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, final
 
-from pytest_dsql.aws.failures import AwsError, Failure
+from pytest_dsql.aws.failures import AwsError, Failure, one_line
 from pytest_dsql.aws.inventory import Entry, Inventory, inventories
 from pytest_dsql.aws.resources import Resource, resource
 from pytest_dsql.aws.sessions import Clients
@@ -43,6 +43,7 @@ def remove(
     inventory: Inventory,
     *,
     owner: str | None = None,
+    spare: Collection[str] = (),
     clock: Clock | None = None,
     patience_s: float = PATIENCE_S,
     settling_s: float = SETTLING_S,
@@ -50,10 +51,11 @@ def remove(
 ) -> Removal:
     """Remove everything of a run (or what one target or runner of it owns), and wait until it is gone.
 
+    What belongs to the owners in `spare` is left alone.
     `patience_s` is each rank's. What can't be removed now remains in the inventory; raises nothing for it.
     """
     inventory.reload()
-    entries = [one for one in inventory.remaining if owner is None or one.owner == owner]
+    entries = [one for one in inventory.remaining if owner in (None, one.owner) and one.owner not in spare]
     done = _Removing(clients, inventory, clock or Clock(), settling_s, say)
     for _round in range(_ROUNDS):
         done.failed.clear()
@@ -105,11 +107,14 @@ class _Removing:
                 entry = self._inventory.entry(number)
                 try:
                     gone = self._step(entry, knows)
-                    reason, again = ("it is not gone yet", True)
+                    reason, again, now = "it is not gone yet", True, True
                 except AwsError as error:
-                    gone, reason, again = False, str(error), error.failure in _AGAIN
+                    gone, reason = False, str(error)
+                    again = now = error.failure in _AGAIN
                 except Exception as error:
-                    gone, reason, again = False, f"{type(error).__name__}: {error}", False
+                    # What isn't AWS's answer (a database that takes no connections) isn't waited for: what it belongs
+                    # to goes next, and it may go with that.
+                    gone, reason, again, now = False, _said(error), True, False
                 if gone:
                     self._inventory.removed(entry)
                     self.failed.pop(number, None)
@@ -118,7 +123,7 @@ class _Removing:
                     del left[number]
                 else:
                     self.failed[number] = (reason, again)
-                    if not again:
+                    if not now:
                         del left[number]
             spent = self._clock.monotonic() - start
             if not left or spent >= patience_s:
@@ -145,6 +150,11 @@ class _Removing:
         return self._clock.now() - (entry.tried_at or entry.intended_at) >= self._settling
 
 
+def _said(error: Exception) -> str:
+    said = one_line(str(error))
+    return said if isinstance(error, DsqlError) else f"{type(error).__name__}: {said}"
+
+
 def group_of(group: list[tuple[Entry, Resource]]) -> list[tuple[int, Resource]]:
     """Return a group by the entries' numbers: the inventory knows the entries as they are now."""
     return [(entry.number, knows) for entry, knows in group]
@@ -156,50 +166,53 @@ def reap(
     role: str | None = None,
     directory: Path | None = None,
     run: str | None = None,
+    even_kept: bool | None = None,
     clock: Clock | None = None,
     settling_s: float = SETTLING_S,
     say: Callable[[str], None] = lambda _text: None,
 ) -> Removal:
     """Remove what runs of this user left behind: those whose processes are gone, and those that have expired.
 
-    Each with the profile and role that it ran with, unless others are given. Kept runs are left until they expire,
-    unless `run` names one. Runs that go on are left alone.
+    Each with the profile and role that it ran with, unless others are given. What is kept is left until it expires,
+    unless `run` names its run, or as `even_kept` says; what else its run has left behind goes. Runs that go on are left
+    alone.
     """
     clock = clock or Clock()
     total = Removal()
     for path in inventories(directory):
         if run is not None and path.name != f"{run}.jsonl":
             continue
-        held = _take_over(path, clock, named=run is not None)
+        held = _take_over(path, clock)
         if held is None:
             continue
+        also_kept = (run is not None if even_kept is None else even_kept) or held.expired(clock.now())
+        spare = () if also_kept else held.kept
         try:
-            total.add(_reap_one(held, profile, role, clock, settling_s, say))
+            total.add(_reap_one(held, profile, role, spare, clock, settling_s, say))
         finally:
             held.close()
     return total
 
 
-def _take_over(path: Path, clock: Clock, *, named: bool) -> Inventory | None:
+def _take_over(path: Path, clock: Clock) -> Inventory | None:
     try:
         seen = Inventory.read(path)
     except FileNotFoundError:
         return None
-    expired = seen.expired(clock.now())
-    if seen.kept and not expired and not named:
-        return None
-    return Inventory.abandoned(path, even_if_held=expired)
+    return Inventory.abandoned(path, even_if_held=seen.expired(clock.now()))
 
 
 def _reap_one(
     inventory: Inventory,
     profile: str | None,
     role: str | None,
+    spare: Collection[str],
     clock: Clock,
     settling_s: float,
     say: Callable[[str], None],
 ) -> Removal:
-    if not inventory.remaining:
+    doomed = [one for one in inventory.remaining if one.owner not in spare]
+    if not doomed:
         return Removal()
     try:
         clients = Clients(profile=profile or inventory.profile, role=role or inventory.role)
@@ -207,8 +220,8 @@ def _reap_one(
     except DsqlError as error:
         reason = str(error)
     if reason is not None:
-        return Removal(remaining=[(one, reason) for one in inventory.remaining])
-    return remove(clients, inventory, clock=clock, settling_s=settling_s, say=say)
+        return Removal(remaining=[(one, reason) for one in doomed])
+    return remove(clients, inventory, spare=spare, clock=clock, settling_s=settling_s, say=say)
 
 
 def other_account(clients: Clients, inventory: Inventory) -> str | None:

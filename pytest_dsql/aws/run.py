@@ -19,7 +19,7 @@ from pytest_dsql.errors import DsqlError, UsageError
 
 T = TypeVar("T")
 
-#: `--dsql-target-option life=HOURS`: of every target that is created.
+#: `life=HOURS`, as an option of a target that is created or of a runner.
 _LONGEST_LIFE_H: Final = 72
 
 
@@ -145,11 +145,19 @@ def is_region(text: str) -> bool:
     return re.fullmatch(r"[a-z]{2,}(?:-[a-z]+)+-\d{1,2}", text) is not None
 
 
-def life_of(options: Mapping[str, str]) -> timedelta:
-    """Return the maximum life that `life=HOURS` asks for. Raises UsageError."""
-    text = options.get("life")
-    if text is None:
-        return LIFE
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= _LONGEST_LIFE_H:
-        raise UsageError(f"--dsql-target-option life: whole hours from 1 to {_LONGEST_LIFE_H}, not {text!r}")
-    return timedelta(hours=int(text))
+def life_of(target_options: Mapping[str, str], runner_options: Mapping[str, str] | None = None) -> timedelta:
+    """Return the maximum life that `life=HOURS` asks for: one for all that a run creates, as it has one inventory.
+
+    `target_options` are all targets': `life` and `TARGET.life`. Raises UsageError, also where they differ.
+    """
+    given = {f"--dsql-target-option {key}": hours for key, hours in target_options.items()}
+    given |= {f"--dsql-runner-option {key}": hours for key, hours in (runner_options or {}).items()}
+    given = {option: hours for option, hours in given.items() if re.search(r"[ .]life$", option)}
+    for option, text in given.items():
+        if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= _LONGEST_LIFE_H:
+            raise UsageError(f"{option}: whole hours from 1 to {_LONGEST_LIFE_H}, not {text!r}")
+    hours = {int(text) for text in given.values()}
+    if len(hours) > 1:
+        said = ", ".join(f"{option}={text}" for option, text in given.items())
+        raise UsageError(f"all that a run creates has one life, not {said}")
+    return timedelta(hours=hours.pop()) if hours else LIFE

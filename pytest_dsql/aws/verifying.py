@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, final
 
-from pytest_dsql.aws.failures import AwsError, Failure
+from pytest_dsql.aws.failures import AwsError, Failure, one_line
 from pytest_dsql.aws.inventory import Entry, Inventory, inventories, regions_used
 from pytest_dsql.aws.reaper import Removal, other_account, reap, remove
 from pytest_dsql.aws.resources import KINDS, resource
@@ -118,29 +118,32 @@ def _look_at_entries(inventory: Inventory, profile: str | None, role: str | None
     if reason is not None:
         result.doubts.append(f"run {inventory.run}: {reason}")
         return
-    state = _state_of(inventory, clock)
     for entry in inventory.remaining:
         try:
             knows = resource(entry.kind)
             arn = knows.find(clients, entry)
             if arn is not None:
-                result.found.append(Found(replace(entry, arn=arn), state))
-        except DsqlError as error:
-            result.doubts.append(f"{entry}, run {inventory.run}: {error}")
+                result.found.append(Found(replace(entry, arn=arn), _state_of(inventory, entry.owner, clock)))
+        except Exception as error:  # of another provider's kind, or a database's
+            result.doubts.append(f"{entry}, run {inventory.run}: {one_line(str(error))}")
 
 
-def _state_of(inventory: Inventory, clock: Clock) -> str:
+def _state_of(inventory: Inventory, owner: str | None, clock: Clock) -> str:
     if inventory.expired(clock.now()):
         return EXPIRED
     if inventory.held():
         return RUNNING
-    return KEPT if inventory.kept else LEFT
+    return KEPT if owner in inventory.kept else LEFT
 
 
 def _state_of_tagged(entry: Entry, directory: Path | None, clock: Clock) -> str:
     for path in inventories(directory):
         if path.name == f"{entry.run}.jsonl":
-            return _state_of(Inventory.read(path), clock)
+            inventory = Inventory.read(path)
+            owner = next(
+                (one.owner for one in inventory.remaining if (one.kind, one.name) == (entry.kind, entry.name)), None
+            )
+            return _state_of(inventory, owner, clock)
     return EXPIRED if tag_expired(entry, clock.now()) else ELSEWHERE
 
 
@@ -167,8 +170,8 @@ def _scan(clients: Clients, regions: Iterable[str], used: set[str], result: Surv
                     result.unseen.setdefault((region, error.code), []).append(kind)
                 if error.failure is Failure.CREDENTIALS:
                     return found  # the same for all others
-            except DsqlError as error:
-                result.doubts.append(f"{kind} in {region}: {error}")
+            except Exception as error:
+                result.doubts.append(f"{kind} in {region}: {one_line(str(error))}")
     return found
 
 

@@ -123,12 +123,11 @@ def _run(admin: psycopg.Connection[Any], statement: str, *parameters: str) -> ps
 
 @contextmanager
 def _admin(clients: Clients, entry: Entry) -> Iterator[psycopg.Connection[Any]]:
-    from pytest_dsql.connect.dialer import dial
     from pytest_dsql.connect.token import TokenSource
+    from pytest_dsql.targets.waking import dial_patiently
 
     endpoint = Endpoint(**entry.details["where"], auth=IamAuth(profile=clients.profile, role=clients.role))
-    connection, _phases = dial(endpoint, TokenSource(endpoint))
-    with connection:
+    with dial_patiently(endpoint, TokenSource(endpoint)) as connection:
         connection.autocommit = True
         yield connection
 

@@ -360,7 +360,7 @@ def measure_on_ec2(
     UsageError, AwsError and DsqlError, each one clear line; also for what could not be removed.
     """
     options = Ec2Options.of(settings.runner_option, plan=settings.plan)
-    life = life_of(settings.runner_option)
+    life = life_of(settings.target_option, settings.runner_option)
     machines.reap_the_dead(say)
     target = open_target(settings.for_target(settings.target), run_id=run_id, say=say)
     try:

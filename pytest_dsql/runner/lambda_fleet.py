@@ -132,7 +132,7 @@ def deployed(
         region=target.endpoint.region,
         profile=settings.profile,
         role=settings.role,
-        life=life_of(settings.runner_option),
+        life=life_of(settings.target_option, settings.runner_option),
         say=say,
     )
     try:

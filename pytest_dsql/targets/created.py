@@ -36,8 +36,10 @@ MODULES: Final[Mapping[str, str]] = {
 }
 #: What `--dsql-target-option` may say of each of them.
 COMMON_OPTIONS: Final[Mapping[str, str]] = {
-    "life": "hours after which what was created takes no new work and anybody's reap removes it (12)",
+    "life": "hours after which what the run created takes no new work and anybody's reap removes it (12)",
 }
+#: How long a worker that was told to end may hold the inventory.
+_WORKERS_END_S: Final = 30.0
 
 
 class TargetModule(Protocol):
@@ -103,7 +105,7 @@ def check_created(settings: Settings) -> None:
     from pytest_dsql.aws.sessions import Clients
 
     module = module_of(settings.target)
-    life_of(options_of(settings))
+    life_of(settings.target_option, settings.runner_option)
     module.check(settings)
     if not module.ACTIONS:
         return  # another provider's
@@ -122,7 +124,7 @@ def begin(settings: Settings, *, run_id: str, say: Callable[[str], None]) -> Aws
         region=settings.region,
         profile=settings.profile,
         role=settings.role,
-        life=life_of(options_of(settings)),
+        life=life_of(settings.target_option, settings.runner_option),
         on_aws=bool(module_of(settings.target).ACTIONS),
         say=say,
     )
@@ -174,7 +176,7 @@ def _end(run: AwsRun, *, keep: bool, target: Target | None = None) -> None:
     """Remove what this target created, unless others still use it or the user keeps it. Raises DsqlError."""
     try:
         if keep:
-            run.inventory.keep()
+            run.inventory.keep(run.owner)
             if target is not None:
                 _say_how_to_use(run, target)
         elif run.hold.last():
@@ -225,14 +227,29 @@ class Guard:
 
         for hold in self._holds:
             hold.clear()
-        if self._settings.keep:
-            return 0
-        removal = reap(run=self._run_id, say=self._say)
+        self._wait_for_the_others()
+        removal = reap(run=self._run_id, even_kept=False, say=self._say)
         for entry, reason in removal.remaining:
             self._say(f"{entry} was not removed: {reason}; pytest-dsql reap")
         if removal.removed:
             self._say(f"removed all that workers created: {len(removal.removed)}, remaining: {len(removal.remaining)}")
         return len(removal.remaining)
+
+    def _wait_for_the_others(self) -> None:
+        """Wait until no worker holds the inventory any more: one that was killed a moment ago still may."""
+        from pytest_dsql.aws.inventory import Inventory, state_directory
+        from pytest_dsql.aws.waiting import WaitedInVain, until
+
+        def free() -> bool | None:
+            try:
+                return not Inventory.read(state_directory() / f"{self._run_id}.jsonl").held() or None
+            except FileNotFoundError:
+                return True
+
+        try:
+            until(free, what="the workers' end", limit_s=_WORKERS_END_S, first_s=0.1)
+        except WaitedInVain:
+            self._say(f"a worker of run {self._run_id} still goes on; what it leaves behind is for pytest-dsql reap")
 
 
 def created_of(settings: Settings) -> list[str]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from pytest_dsql.aws.creating import Made
 from pytest_dsql.aws.failures import AwsError, Failure
-from pytest_dsql.aws.inventory import Entry, Inventory
+from pytest_dsql.aws.inventory import Entry, Inventory, inventories
 from pytest_dsql.aws.reaper import reap, remove
-from pytest_dsql.aws.run import AwsRun
+from pytest_dsql.aws.run import AwsRun, life_of
+from pytest_dsql.aws.sessions import Clients
+from pytest_dsql.aws.verifying import KEPT, LEFT, survey
 from pytest_dsql.aws.waiting import Clock, WaitedInVain
+from pytest_dsql.errors import ConnectionFailed, UsageError
 from tests.aws.answers import answer, answering
 
 REGION = "us-east-1"
@@ -367,3 +370,92 @@ def test_what_was_just_created_and_is_not_seen_yet_is_not_taken_for_gone(
         monkeypatch.setattr(DsqlCluster, name, unseen(name, said))
     assert run.remove().remaining == []
     assert clusters(run) == []
+
+
+def test_only_the_kept_target_of_a_run_is_left_alone(run: AwsRun) -> None:
+    """A machine that could not be terminated, or a second target that was made by half, isn't kept by that."""
+    kept = run.create("dsql-cluster", "kept", cluster_call(run))
+    other = AwsRun.begin("run-1", "ec2-runner", region=REGION)
+    other.clock = Hours().clock()
+    left = other.create("dsql-cluster", "left", cluster_call(other))
+    run.inventory.keep(run.owner)
+    other.close()
+    run.close()
+    states = {one.entry.arn: one.state for one in survey().found}
+    assert states == {kept.arn: KEPT, left.arn: LEFT}
+    removal = reap(clock=Hours().clock())
+    assert [one.arn for one in removal.removed] == [left.arn]
+    assert [one["arn"] for one in clusters(run)] == [kept.arn]
+    assert reap(clock=Hours().clock()).removed == []
+    assert [one.arn for one in reap(run="run-1", clock=Hours().clock()).removed] == [kept.arn]
+    assert clusters(run) == []
+
+
+class InTheCluster:
+    """What is in a database that takes no connections, until its cluster is gone."""
+
+    kind: Final = "tests.aws.test_creating:InTheCluster"
+    rank: Final = 80
+
+    def find(self, _clients: Clients, entry: Entry) -> str | None:
+        return entry.name
+
+    def delete(self, clients: Clients, _entry: Entry) -> None:
+        if list(clients.pages("dsql", REGION, "list_clusters", "clusters")):
+            raise ConnectionFailed("no answer from arn:aws:dsql:us-east-1:111122223333:cluster/x", phase="tcp")
+
+    def gone(self, _clients: Clients, _entry: Entry) -> bool:
+        return True
+
+    def scan(self, _clients: Clients, _region: str) -> list[Entry]:
+        return []
+
+
+def test_what_is_in_a_database_goes_with_its_cluster(run: AwsRun) -> None:
+    run.create("dsql-cluster", "one", cluster_call(run))
+    run.create(InTheCluster.kind, "role", lambda entry: Made(entry.name))
+    start = run.clock.now()
+    removal = run.remove()
+    assert removal.remaining == []
+    assert len(removal.removed) == 2
+    assert run.clock.now() - start < timedelta(minutes=1), "the cluster, which costs money, is not kept waiting"
+    run.close()
+    assert inventories() == []
+
+
+def test_why_something_remains_is_told_without_the_account(run: AwsRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "AWS IAM REVOKE app FROM 'arn:aws:iam::111122223333:role/bench'\npassword=hunter2"
+
+    def delete(_self: InTheCluster, _clients: Clients, _entry: Entry) -> None:
+        raise RuntimeError(secret)
+
+    monkeypatch.setattr(InTheCluster, "delete", delete)
+    run.create(InTheCluster.kind, "role", lambda entry: Made(entry.name))
+    [(_entry, reason)] = run.remove().remaining
+    assert reason.startswith("RuntimeError: AWS IAM REVOKE app FROM")
+    monkeypatch.setattr(InTheCluster, "find", delete)
+    [doubt] = survey().doubts
+    for said in (reason, doubt):
+        assert "\n" not in said
+        for part in ("111122223333", "arn:aws", "hunter2"):
+            assert part not in said
+
+
+@pytest.mark.parametrize(
+    ("target", "runner", "hours"),
+    [
+        ({}, {}, 12),
+        ({"life": "3", "peer": "us-east-2"}, {}, 3),
+        ({"dsql.life": "3"}, {"life": "3", "type": "c7g.large"}, 3),
+        ({}, {"life": "48"}, 48),
+    ],
+)
+def test_a_run_has_one_life(target: dict[str, str], runner: dict[str, str], hours: int) -> None:
+    assert life_of(target, runner) == timedelta(hours=hours)
+
+
+def test_several_lives_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"one life, not --dsql-target-option dsql.life=2, --dsql-run"):
+        life_of({"dsql.life": "2"}, {"life": "48"})
+    with pytest.raises(UsageError, match=r"--dsql-runner-option life: whole hours from 1 to 72, not '73'"):
+        life_of({}, {"life": "73"})

@@ -387,3 +387,21 @@ def test_the_life_of_what_is_created_is_the_users() -> None:
     inventory = Inventory.read(inventories()[0])
     assert inventory.expires_at - inventory.created_at == timedelta(hours=3)
     target.close()
+
+
+def test_the_life_of_a_run_is_also_its_runners() -> None:
+    """Whoever begins the inventory says how long all of the run lives: the runner's word counts from the start."""
+    chosen = settings("dsql", runner="ec2", runner_option=["life=48"])
+    target = created.open_created(chosen, run_id="run-1")
+    from pytest_dsql.aws.inventory import Inventory
+
+    inventory = Inventory.read(inventories()[0])
+    assert inventory.expires_at - inventory.created_at == timedelta(hours=48)
+    target.close()
+
+
+def test_lives_that_differ_are_refused_before_anything_is_created() -> None:
+    chosen = settings("dsql,dsql-multi-region", "life=3", "dsql.life=2", "peer=us-east-2", "witness=us-west-2")
+    with pytest.raises(UsageError, match="one life"):
+        preflight(chosen, results=False)
+    assert inventories() == []
