@@ -93,6 +93,7 @@ class _Removing:
         self._clock = clock
         self._settling = timedelta(seconds=settling_s)
         self._say = say
+        self._start = clock.monotonic()
         self._asked: set[int] = set()
         self.removed: list[Entry] = []
         self.failed: dict[int, tuple[str, bool]] = {}  #: by number: why, and whether another try may help
@@ -146,8 +147,12 @@ class _Removing:
         return knows.gone(self._clients, entry)
 
     def _settled(self, entry: Entry) -> bool:
-        """Tell whether its creation lies so far back that everybody sees it, if it exists."""
-        return self._clock.now() - (entry.tried_at or entry.intended_at) >= self._settling
+        """Tell whether its creation lies so far back that everybody sees it, if it exists.
+
+        By the day's time, which other processes wrote down, or by how long this removal goes on: a clock may be set.
+        """
+        since = timedelta(seconds=self._clock.monotonic() - self._start)
+        return max(since, self._clock.now() - (entry.tried_at or entry.intended_at)) >= self._settling
 
 
 def _said(error: Exception) -> str:

@@ -405,3 +405,18 @@ def test_lives_that_differ_are_refused_before_anything_is_created() -> None:
     with pytest.raises(UsageError, match="one life"):
         preflight(chosen, results=False)
     assert inventories() == []
+
+
+def test_the_guard_of_workers_keeps_the_target_and_nothing_else() -> None:
+    chosen = settings("dsql", keep="yes")
+    guard = created.Guard(chosen, "run-1", lambda _text: None)
+    created.open_created(chosen, run_id="run-1").close()
+    worker = created.begin(chosen, run_id="run-1", say=lambda _text: None)
+    worker.owner = "runner-ec2"  # was killed, and left something behind
+    worker.create("dsql-cluster", "left", lambda entry: dsql.create_cluster(worker, entry, worker.region))
+    worker.close()
+    assert len(clusters()) == 2
+    assert guard.close() == 0
+    assert len(clusters()) == 1
+    reap(run="run-1")
+    assert clusters() == []
