@@ -56,6 +56,12 @@ class Server:
     def connect(self, user: str) -> psycopg.Connection:
         return psycopg.connect(host=self._host, user=user, dbname="postgres", autocommit=True)
 
+    def make(self, script: str) -> None:
+        """Run a client's script, each statement a transaction of its own: it creates tables, and fills them."""
+        for statement in script.split(";\n"):
+            if statement.strip():
+                self.admin.execute(statement.encode())
+
     def __enter__(self) -> Self:
         schemas = self.superuser.execute(
             "SELECT nspname FROM pg_namespace WHERE pytest_dsql_engine_sandbox.is_clients(nspname)"

@@ -18,7 +18,7 @@ INSERT INTO t VALUES (1, 'a'), (2, 'b');
 
 @pytest.fixture
 def tables(server: Server) -> Server:
-    server.admin.execute(TABLES)
+    server.make(TABLES)
     server.cached = server.catalog()
     return server
 

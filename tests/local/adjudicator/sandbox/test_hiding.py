@@ -24,7 +24,7 @@ GRANT ALL ON t TO PUBLIC;
 
 @pytest.fixture
 def tables(server: Server) -> Server:
-    server.admin.execute(TABLES)
+    server.make(TABLES)
     server.catalog()
     return server
 

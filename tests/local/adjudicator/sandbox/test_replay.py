@@ -27,7 +27,7 @@ INSERT INTO keyless VALUES (1), (1);
 
 @pytest.fixture
 def tables(server: Server) -> Server:
-    server.admin.execute(TABLES)
+    server.make(TABLES)
     server.cached = server.catalog()
     return server
 

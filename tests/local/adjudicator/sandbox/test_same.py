@@ -27,7 +27,7 @@ LOOKS = (
 @pytest.fixture(scope="module")
 def server(cluster: Cluster) -> Iterator[Server]:
     with Server(cluster) as server:
-        server.admin.execute(SCHEMA.encode())
+        server.make(SCHEMA)
         yield server
 
 

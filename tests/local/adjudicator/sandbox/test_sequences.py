@@ -74,7 +74,7 @@ statements = st.lists(st.one_of(inserts(), updates(), deletes()), min_size=1, ma
 @pytest.fixture(scope="module", params=["CASCADE", "SET NULL", "NO ACTION", "SET DEFAULT", "RESTRICT"])
 def server(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Server]:
     with Server(cluster) as server:
-        server.admin.execute(SCHEMA.format(on_delete=request.param, on_update=request.param).encode())
+        server.make(SCHEMA.format(on_delete=request.param, on_update=request.param))
         server.cached = server.catalog()
         yield server
 

@@ -85,7 +85,7 @@ def tables(server: Server) -> Server:
     server.superuser.execute(
         "DO $$ BEGIN IF to_regrole('reader') IS NULL THEN CREATE ROLE reader LOGIN; END IF; END $$"
     )
-    server.admin.execute(TABLES)
+    server.make(TABLES)
     server.catalog()
     return server
 
