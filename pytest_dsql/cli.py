@@ -298,8 +298,8 @@ def _local(options: EngineOptions, command: list[str] | None) -> int:
     with Engine.start_or_attach(options=options) as engine:
         variables = client_variables(engine, _token(engine))
         if command is None:
-            _say_how(engine, write_environment_file(engine.control.parent, variables))
-            failure = wait_until_interrupted(engine)
+            file = write_environment_file(engine.control.parent, variables)
+            failure = wait_until_interrupted(engine, lambda: _say_how(engine, file))
             status = 0
         else:
             try:

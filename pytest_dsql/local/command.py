@@ -6,7 +6,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -58,14 +58,18 @@ def _next_signal(watched: set[signal.Signals]) -> tuple[int, bool]:
     return information.si_signo, information.si_pid != 0
 
 
-def wait_until_interrupted(engine: Engine) -> str | None:
-    """Wait for SIGINT, SIGTERM or SIGHUP, or for the engine's end; give the reason of the latter."""
+def wait_until_interrupted(engine: Engine, listening: Callable[[], object]) -> str | None:
+    """Wait for SIGINT, SIGTERM or SIGHUP, or for the engine's end; give the reason of the latter.
+
+    `listening` is called when signals are heard: who is told before may send one too early.
+    """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     wakeup = signal.set_wakeup_fd(writer)
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     previous = [signal.signal(number, _nothing) for number in numbers]
     try:
+        listening()
         while True:
             ready, _, _ = select.select([reader, engine.fileno()], [], [])
             if engine.fileno() in ready and (reason := engine.ended()) is not None:

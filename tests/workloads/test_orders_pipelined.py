@@ -11,6 +11,7 @@ from pytest_dsql.load.blocking import run_transaction
 from pytest_dsql.load.fleet import run_cell
 from pytest_dsql.load.measurement import Arrival, Outcome
 from pytest_dsql.load.plan import CellPlan
+from pytest_dsql.load.retry import RetryPolicy
 from pytest_dsql.transaction import Context, Tally, Transaction
 from pytest_dsql.workloads.orders import pipelined, transactions
 from pytest_dsql.workloads.orders.loader import Connect
@@ -88,6 +89,7 @@ def test_a_cell_of_pipelined_orders_holds_every_invariant(loaded: Connect, serve
         window_s=1.0,
         seed=1,
         pipeline=True,
+        retry=RetryPolicy(attempts=10),  # three connections on so few rows are in each other's way
     )
     measured = run_cell(plan)
     assert all(count > 0 for count in measured.committed.values()), measured.committed
