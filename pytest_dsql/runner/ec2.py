@@ -238,6 +238,8 @@ class Ec2Session:
                 ended_at = run.clock.monotonic() if ended_at is None else ended_at
                 # A machine that goes down ends its commands a moment before it is seen to go down.
                 if run.clock.monotonic() - ended_at > _LAST_WORDS_S:
+                    if said["Status"] != "Success" and store.get(f"{prefix}{LOG}") is None:
+                        raise DsqlError(f"{entry.arn} could not be made ready: {_tail(said)}")
                     raise DsqlError(f"the session on {entry.arn} broke off ({said['Status']}): {_tail(said)}")
             run.check()
             run.clock.sleep(self.poll_s)
@@ -254,8 +256,6 @@ class Ec2Session:
         said = self._invocation(entry, command)
         if said is None or said["Status"] not in _ENDED:
             return None, None
-        if said["Status"] != "Success" and store.get(f"{prefix}{LOG}") is None:
-            raise DsqlError(f"{entry.arn} could not be made ready: {_tail(said)}")
         return None, said
 
     def _invocation(self, entry: Entry, command: str) -> dict[str, Any] | None:
