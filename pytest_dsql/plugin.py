@@ -12,9 +12,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pytest
 from _pytest._code import Traceback  # pytest's own way to say which frames to show
 
-from pytest_dsql import fixtures
 from pytest_dsql.errors import BudgetReached, ConnectionFailed, DsqlError, Inconclusive, Invalid, UsageError
-from pytest_dsql.fixtures import JOB, RESUMPTION, RUN_ID, SETTINGS, TARGETS, settings_of
+from pytest_dsql.fixtures import THEMES
+from pytest_dsql.fixtures.screen import Screen
+from pytest_dsql.fixtures.session import (
+    JOB,
+    RESUMPTION,
+    RUN_ID,
+    SETTINGS,
+    TARGETS,
+    budget_of,
+    plan_of,
+    settings_of,
+    terminated_like_interrupted,
+)
 from pytest_dsql.settings import EXISTING_TARGETS, OPTIONS, Settings
 
 if TYPE_CHECKING:
@@ -82,7 +93,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN_ID] = worker_input["dsql_run"] if worker_input else begun.run if begun else _new_run_id()
     if _sends_the_session(config):
         config.option.dist = "no"  # pytest-xdist works there, with the same arguments
-    config.pluginmanager.register(fixtures, "dsql_fixtures")
+    for theme in THEMES:
+        config.pluginmanager.register(theme, f"dsql_fixtures_{theme.__name__.rpartition('.')[2]}")
 
 
 def _job() -> Job | None:
@@ -136,9 +148,9 @@ def pytest_configure_node(node: Any) -> None:
     if _GUARD not in config.stash and config.stash[JOB] is None and shared_of(settings_of(config)):
         # The workers end when this process does: killed at once, they would have no time to remove anything.
         signals = ExitStack()
-        signals.enter_context(fixtures.terminated_like_interrupted())
+        signals.enter_context(terminated_like_interrupted())
         config.add_cleanup(signals.close)
-        config.stash[_GUARD] = Guard(settings_of(config), config.stash[RUN_ID], fixtures.Screen(config).say)
+        config.stash[_GUARD] = Guard(settings_of(config), config.stash[RUN_ID], Screen(config).say)
     resumption = node.config.stash[RESUMPTION]
     node.workerinput["dsql_resumption"] = resumption and (resumption.run, resumption.at, resumption.whole)
 
@@ -229,13 +241,13 @@ def _compare_with_budget(session: pytest.Session) -> None:
                 parameters = getattr(getattr(item, "callspec", None), "params", {})
                 yield PlannedTest(name, frozenset(getattr(item, "fixturenames", ())), parameters)
 
-    plan = fixtures.plan_of(config)
+    plan = plan_of(config)
 
     def runner(region: str) -> CostShape | None:
         return shape_of_runner(settings, plan, tests(settings.target), region)
 
     estimates, said = check_budget(settings, plan, tests, runner)
-    fixtures.budget_of(config).estimates = {name: round(one.usd, 6) for name, one in estimates.items()}
+    budget_of(config).estimates = {name: round(one.usd, 6) for name, one in estimates.items()}
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if said and reporter is not None and not hasattr(config, "workerinput"):
         reporter.write_line(f"dsql: {said}")
@@ -250,9 +262,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     from pytest_dsql.runner.ec2 import measure_on_ec2
 
     settings = settings_of(config)
-    screen = fixtures.Screen(config)
+    screen = Screen(config)
     try:
-        with fixtures.terminated_like_interrupted():
+        with terminated_like_interrupted():
             config.stash[_STATUS] = measure_on_ec2(
                 settings,
                 run_id=config.stash[RUN_ID],
@@ -261,7 +273,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
                 root=config.rootpath,
                 where=config.invocation_params.dir,
                 results=Path(config.invocation_params.dir, settings.results, config.stash[RUN_ID]),
-                estimates=fixtures.budget_of(config).estimates,
+                estimates=budget_of(config).estimates,
                 say=screen.say,
                 show=screen.write,
             )

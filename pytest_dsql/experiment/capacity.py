@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -12,11 +12,16 @@ from pytest_dsql.load.statistics import LatencySummary
 from pytest_dsql.slo.verdict import Outcome
 
 if TYPE_CHECKING:
-    from pytest_dsql.experiment.search import Bracket
+    from pytest_dsql.experiment.search import Bracket, SearchPlan
     from pytest_dsql.load.cell import Cell
+    from pytest_dsql.slo.objectives import Slo
 
 #: Repeats of a rate from which on it is no longer provisional.
 REPEATS: Final = 3
+
+#: Bounds of what `capacity` opens by itself.
+_FEWEST_CONNECTIONS: Final = 16
+_MOST_CONNECTIONS: Final = 512
 
 
 @final
@@ -122,8 +127,39 @@ class Capacity:
         }
 
 
+def find_capacity(target: str, plan: SearchPlan, slo: Slo, measure: Callable[[float], Cell]) -> Capacity:
+    """Search for the highest rate whose cell meets `slo`. Raises SloMissed when a cell violates an invariant."""
+    from pytest_dsql.experiment.search import search
+
+    __tracebackhide__ = True
+    points: list[Point] = []
+
+    def probe(rate: float) -> Outcome:
+        __tracebackhide__ = True
+        cell = measure(rate)
+        verdict = cell.verdict(slo)
+        if any((cell.invariants or {}).values()):
+            raise SloMissed(cell.table(verdict))
+        points.append(Point.of(rate, verdict.outcome, cell))
+        return verdict.outcome
+
+    bracket = search(probe, plan)
+    return Capacity(target, bracket, tuple(sorted(points, key=lambda one: one.rate)))
+
+
 def reference_rate(capacities: Iterable[Capacity]) -> float | None:
     """Qref: the lowest of several targets' capacities, the rate at which they can be compared; None without one."""
     rates = [one.rate for one in capacities]
     known = [rate for rate in rates if rate is not None]
     return min(known) if known and len(known) == len(rates) else None
+
+
+def connections_for(rate: float, slo: Slo) -> int:
+    """How many connections an open loop at `rate` gets, so that only a database that misses `slo` uses them all.
+
+    By Little's law, `rate` times the slowest limit are in flight when every request takes as long as that limit; a
+    fifth more for chance.
+    """
+    limits = [limit for one in slo.latencies for limit in one.limits.values()]
+    slowest_s = max(limits, default=1_000_000_000) / 1e9
+    return min(max(_FEWEST_CONNECTIONS, math.ceil(1.2 * rate * slowest_s)), _MOST_CONNECTIONS)

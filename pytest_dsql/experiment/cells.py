@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, final
+from typing import TYPE_CHECKING, Any, Literal, Unpack, final
 
 from pytest_dsql.errors import UsageError
+from pytest_dsql.experiment.arguments import check_cell, check_rate, check_seconds, check_whole
 from pytest_dsql.experiment.stretch import (
     MOST_PER_CELL,
     MOST_PER_CONNECTION,
@@ -21,7 +21,7 @@ from pytest_dsql.experiment.stretch import (
 from pytest_dsql.load.arrivals import SCHEDULED
 from pytest_dsql.load.cost import NO_BOOKS, Books, Dpu
 from pytest_dsql.load.measurement import Arrival, ConnectStats, Measurement
-from pytest_dsql.transaction import SLOT_BITS, Mix
+from pytest_dsql.transaction import Mix
 
 if TYPE_CHECKING:
     import psycopg
@@ -37,11 +37,6 @@ if TYPE_CHECKING:
     from pytest_dsql.results.kept import KeptCells
     from pytest_dsql.slo.connecting_limit import ConnectingLimit
     from pytest_dsql.slo.objectives import Slo
-    from pytest_dsql.slo.verdict import Outcome
-
-#: Bounds of what `capacity` opens by itself.
-_FEWEST_CONNECTIONS: Final = 16
-_MOST_CONNECTIONS: Final = 512
 
 
 @final
@@ -67,9 +62,7 @@ class Load:
     injections: Callable[[], int] = lambda: 0
     scheduler: Client | None = None  #: of Dask, whose workers make the load; None: this host
     kept: KeptCells | None = None  #: where whole cells are kept for when the run is resumed; None: nowhere
-    about: Mapping[str, Any] = field(
-        default_factory=dict
-    )  #: what the whole run is about: a cell is taken only if alike
+    about: Mapping[str, Any] = field(default_factory=dict)  #: of the whole run: a cell is taken only if alike
     books: Books = NO_BOOKS  #: let cells begin while the budget allows it, and tell what each has used
     name: str = ""  #: what the cells' ids begin with: the test's id, unless one test measures several targets
     regions: Mapping[str, Endpoint] = field(default_factory=dict)  #: where the target has several
@@ -130,7 +123,7 @@ class Load:
         """
         warmup = self.plan.warmup_s if warmup is None else warmup
         duration = self.plan.window_s if duration is None else duration
-        _whole("tasks", tasks, 1, 1_000_000)
+        check_whole("tasks", tasks, 1, 1_000_000)
         workers = min(how.get("workers", self.workers), tasks)
         return self._cell(Arrival("pooled", tasks=tasks), mix, pool, warmup, duration, {**how, "workers": workers})
 
@@ -154,7 +147,7 @@ class Load:
         duration = self.plan.window_s if duration is None else duration
         if arrival not in SCHEDULED:
             raise UsageError(f"arrival must be one of {', '.join(sorted(SCHEDULED))}, not {arrival!r}")
-        _rate(rate)
+        check_rate(rate)
         return self._cell(Arrival(arrival, float(rate)), mix, connections, warmup, duration, how)
 
     def capacity(
@@ -180,20 +173,17 @@ class Load:
         With `repeats` of 3 or more the rate that is found is not provisional. Raises SloMissed at once when a cell
         violates an invariant.
         """
-        from pytest_dsql.errors import SloMissed
-        from pytest_dsql.experiment.capacity import Capacity, Point
-        from pytest_dsql.experiment.search import SearchPlan, search
+        from pytest_dsql.experiment.capacity import connections_for, find_capacity
+        from pytest_dsql.experiment.search import SearchPlan
 
         __tracebackhide__ = True
         try:
             plan = SearchPlan(start=start, most=most, growth=growth, precision=precision, repeats=repeats)
         except ValueError as error:
             raise UsageError(str(error)) from None
-        points: list[Point] = []
 
-        def probe(rate: float) -> Outcome:
-            __tracebackhide__ = True
-            cell = self.open(
+        def measure(rate: float) -> Cell:
+            return self.open(
                 mix,
                 rate=rate,
                 connections=connections or connections_for(rate, slo),
@@ -202,14 +192,8 @@ class Load:
                 duration=duration,
                 **how,
             )
-            verdict = cell.verdict(slo)
-            if any((cell.invariants or {}).values()):
-                raise SloMissed(cell.table(verdict))
-            points.append(Point.of(rate, verdict.outcome, cell))
-            return verdict.outcome
 
-        bracket = search(probe, plan)
-        capacity = Capacity(self.target, bracket, tuple(sorted(points, key=lambda one: one.rate)))
+        capacity = find_capacity(self.target, plan, slo, measure)
         self._capacities += 1
         suffix = "" if self._capacities == 1 else f" #{self._capacities}"
         self.note(f"{self.name or self.test} capacity{suffix}", capacity.figures())
@@ -222,7 +206,7 @@ class Load:
         """
         from pytest_dsql.experiment.repeats import Repeats
 
-        _whole("times", times, 1, 1_000)
+        check_whole("times", times, 1, 1_000)
         return Repeats([self.run(number, measure) for number in range(1, times + 1)])
 
     def run(self, number: int, measure: Callable[[], Cell]) -> Cell:
@@ -253,7 +237,7 @@ class Load:
         """Ask for `n` connections at once, hold them until the last is decided, and close them."""
         from pytest_dsql.load.burst import connect_burst
 
-        _whole("n", n, 1, 10_000)
+        check_whole("n", n, 1, 10_000)
         workers = min(self.workers, n)
         return self._connections(
             "burst", n, workers, lambda: connect_burst(self.endpoint, n, workers=workers, scheduler=self.scheduler)
@@ -266,12 +250,12 @@ class Load:
         """
         from pytest_dsql.load.burst import connect_burst
 
-        _rate(rate)
-        _seconds("duration", duration, 0.1)
+        check_rate(rate)
+        check_seconds("duration", duration, 0.1)
         n = max(1, round(rate * duration))
-        _whole("rate x duration", n, 1, 10_000_000)
+        check_whole("rate x duration", n, 1, 10_000_000)
         workers = min(self.workers if workers is None else workers, n)
-        _whole("workers", workers, 1, 256)
+        check_whole("workers", workers, 1, 256)
         return self._connections(
             "sustained",
             n,
@@ -299,7 +283,7 @@ class Load:
         """Connect, `SELECT 1` and close, `n` times one after the other."""
         from pytest_dsql.load.burst import sequential_connects
 
-        _whole("n", n, 1, 10_000)
+        check_whole("n", n, 1, 10_000)
         return self._connections("sequential", n, 1, lambda: sequential_connects(self.endpoint, n, seed=self.seed))
 
     def dpu(self, mix: Mix, *, samples: int = 5) -> Mapping[str, Dpu]:
@@ -309,10 +293,10 @@ class Load:
         own work and new connections are not in it. The figures are in the results' experiments, and cells of these
         transactions are reckoned by them. Raises UsageError on a target that doesn't tell.
         """
-        from pytest_dsql.experiment.explaining import explain_mix
+        from pytest_dsql.experiment.explaining import explain_mix, figures_of
         from pytest_dsql.experiment.stretch import begin
 
-        _whole("samples", samples, 1, 1_000)
+        check_whole("samples", samples, 1, 1_000)
         identity = f"{self.test} dpu"
         with self.exclusive():
             self.books.admit(identity)
@@ -324,11 +308,7 @@ class Load:
             with self.connect() as connection:
                 costs = explain_mix(connection, mix, run, seed=self.seed, scale=scale, samples=samples)
         self.books.learn(costs)
-        figures: dict[str, Any] = {"samples": samples}
-        for name, cost in costs.items():
-            figures |= {f"{name}_dpu": round(cost.total, 6), f"{name}_read_dpu": round(cost.read, 6)}
-            figures |= {f"{name}_write_dpu": round(cost.write, 6), f"{name}_compute_dpu": round(cost.compute, 6)}
-        self.note(identity if self.name == "" else f"{self.name} dpu", figures)
+        self.note(identity if self.name == "" else f"{self.name} dpu", figures_of(costs, samples))
         return costs
 
     def raise_if_void(self) -> None:
@@ -341,46 +321,11 @@ class Load:
                 raise SloMissed(cell.table())
 
     def _connections(
-        self,
-        kind: str,
-        n: int,
-        workers: int,
-        measure: Callable[[], ConnectStats],
-        asked_per_s: float | None = None,
+        self, kind: str, n: int, workers: int, run: Callable[[], ConnectStats], asked_per_s: float | None = None
     ) -> Connections:
-        from pytest_dsql.experiment.keeping import Keeper
-        from pytest_dsql.load.connections import Connections
+        from pytest_dsql.experiment.connecting import measure_connections
 
-        identity = self._next_id()
-        keeper = Keeper(
-            self.kept, identity, {**self.about, "kind": kind, "connections": n, "workers": workers, "rate": asked_per_s}
-        )
-        taken = keeper.take(ConnectStats)
-        if taken is not None:
-            stats, simulated = taken.figures, taken.simulated
-        else:
-            with self.exclusive():
-                self.books.admit(identity)
-                before = self.injections()
-                used = self.books.begin()
-                stats = measure()
-                stats.cost = self.books.end(used, identity, stats)
-                simulated = self.injections() != before
-        connections = Connections(
-            stats,
-            id=identity,
-            test=self.test,
-            target=self.target,
-            kind=kind,
-            requested=n,
-            workers=workers,
-            asked_per_s=asked_per_s,
-            simulated=simulated,
-            record=self.record,
-        )
-        self.record(connections)
-        keeper.keep(stats, None, simulated)
-        return connections
+        return measure_connections(self, self._next_id(), kind, n, workers, run, asked_per_s)
 
     def _cell(self, arrival: Arrival, mix: Mix, connections: int, warmup: float, duration: float, how: How) -> Cell:
         from pytest_dsql.experiment.keeping import Keeper
@@ -389,13 +334,8 @@ class Load:
 
         if not isinstance(mix, Mix):
             raise UsageError(f"dsql_load takes a Mix of transactions, not {type(mix).__name__}")
-        _whole("connections", connections, 1, 1 << SLOT_BITS)
-        _whole("attempts", how.get("attempts", 1), 1, 100)
         workers = how.get("workers", self.workers)
-        _whole("workers", workers, 1, 256)
-        _seconds("warmup", warmup, 0.0)
-        _seconds("answer_timeout", how.get("answer_timeout", 1.0), 0.1)
-        _seconds("duration", duration, 0.1)
+        check_cell(connections, workers, warmup, duration, how)
         identity = self._next_id()
         repeat = self._repeat
         shape = Shape(identity, arrival, mix, connections, min(workers, connections), warmup, duration, how)
@@ -420,7 +360,7 @@ class Load:
             try:
                 return stretch(1 + windows, duration * windows)
             except Unchecked as failed:  # what the cell had before is recorded, and stands
-                raise _cause(failed) from None
+                raise failed.cause from None
 
         def cell_of(measurement: Measurement, invariants: dict[str, int] | None) -> Cell:
             cell = Cell(
@@ -452,40 +392,9 @@ class Load:
             reason = "what was to follow the load did not come to its end"
             failed.measurement.interrupted = failed.measurement.interrupted or reason
             cell_of(failed.measurement, None if mix.workload is None else {})
-            raise _cause(failed) from None
+            raise failed.cause from None
 
     def _next_id(self) -> str:
         self._made += 1
         suffix = "" if self._made == 1 else f"#{self._made}"
         return f"{self.name or self.test}{suffix}"
-
-
-def connections_for(rate: float, slo: Slo) -> int:
-    """How many connections an open loop at `rate` gets, so that only a database that misses `slo` uses them all.
-
-    By Little's law, `rate` times the slowest limit are in flight when every request takes as long as that limit; a
-    fifth more for chance.
-    """
-    limits = [limit for one in slo.latencies for limit in one.limits.values()]
-    slowest_s = max(limits, default=1_000_000_000) / 1e9
-    return min(max(_FEWEST_CONNECTIONS, math.ceil(1.2 * rate * slowest_s)), _MOST_CONNECTIONS)
-
-
-def _cause(failed: Unchecked) -> BaseException:
-    assert failed.__cause__ is not None
-    return failed.__cause__
-
-
-def _whole(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise UsageError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
-
-
-def _rate(rate: object) -> None:
-    if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate <= MOST_PER_CELL:
-        raise UsageError(f"rate must be a number per second, up to {MOST_PER_CELL:,}, not {rate!r}")
-
-
-def _seconds(name: str, value: object, low: float) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value < float("inf"):
-        raise UsageError(f"{name} must be seconds, at least {low:g}, not {value!r}")

@@ -75,6 +75,15 @@ def explain_mix(
     return costs
 
 
+def figures_of(costs: Mapping[str, Dpu], samples: int) -> dict[str, Any]:
+    """Return what the results file keeps of transactions' costs, in DPU."""
+    figures: dict[str, Any] = {"samples": samples}
+    for name, cost in costs.items():
+        figures |= {f"{name}_dpu": round(cost.total, 6), f"{name}_read_dpu": round(cost.read, 6)}
+        figures |= {f"{name}_write_dpu": round(cost.write, 6), f"{name}_compute_dpu": round(cost.compute, 6)}
+    return figures
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class _Answer:

@@ -51,6 +51,12 @@ class Unchecked(Exception):
         super().__init__("what was measured could not be checked")
         self.measurement: Final = measurement
 
+    @property
+    def cause(self) -> BaseException:
+        """What went wrong."""
+        assert self.__cause__ is not None
+        return self.__cause__
+
 
 @final
 @dataclass(frozen=True, slots=True)

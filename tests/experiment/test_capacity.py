@@ -7,8 +7,7 @@ import math
 import pytest
 
 from pytest_dsql.errors import Inconclusive, Invalid, SloMissed
-from pytest_dsql.experiment.capacity import Capacity, Point, reference_rate
-from pytest_dsql.experiment.cells import connections_for
+from pytest_dsql.experiment.capacity import Capacity, Point, connections_for, reference_rate
 from pytest_dsql.experiment.search import Bracket, Limit, Trial
 from pytest_dsql.load.statistics import LatencySummary
 from pytest_dsql.slo.objectives import Latency, Slo, ms
