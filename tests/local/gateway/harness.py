@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -158,11 +159,16 @@ def pipeline_results(pgconn: pq.abc.PGconn, syncs: int) -> list[pq.abc.PGresult]
     return found
 
 
-def sign(principal: Principal, host: str, action: str, *, expires: int = 900, region: str = REGION) -> str:
-    """A token as botocore makes it."""
+@cache  # a client reads the service's model from disk: a hundred times the work of a token
+def _signer(principal: Principal, region: str) -> Any:
     session = BotocoreSession()
     session.set_credentials(principal.access_key_id, principal.secret_access_key, principal.session_token)
-    client = session.create_client("dsql", region_name=region)
+    return session.create_client("dsql", region_name=region)
+
+
+def sign(principal: Principal, host: str, action: str, *, expires: int = 900, region: str = REGION) -> str:
+    """A token as botocore makes it."""
+    client = _signer(principal, region)
     generate = {
         "DbConnectAdmin": client.generate_db_connect_admin_auth_token,
         "DbConnect": client.generate_db_connect_auth_token,

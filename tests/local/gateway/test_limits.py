@@ -22,6 +22,7 @@ class Limited:
 
     def __init__(self, served: RunningGateway) -> None:
         self.served = served
+        self._moved_at = 0.0
 
     def set(self, **values: object) -> None:
         cluster = self.served.cluster
@@ -30,16 +31,22 @@ class Limited:
 
     def move(self, seconds: float) -> None:
         self.served.call(lambda: self.served.cluster.clock.move(seconds))
-        time.sleep(1.0 - time.time() % 1.0)  # tokens tell the second they were signed in: those of the next are new
+        self._moved_at = time.time()
 
     def reset(self) -> None:
         asyncio.run_coroutine_threadsafe(changes.reset(self.served.cluster), self.served.loop).result(10)
 
+    def _await_new_tokens(self) -> None:
+        """Tokens tell the second they were signed in: in the next they are of the clock that was moved."""
+        time.sleep(max(0.0, int(self._moved_at) + 1.0 - time.time()))
+
     def connect(self, **changes: Any) -> psycopg.Connection[Any]:
+        self._await_new_tokens()
         return self.served.connect(**changes)
 
     def refusal(self) -> tuple[str, str]:
         """The SQLSTATE and text of a login that is refused after the password."""
+        self._await_new_tokens()
         with RawClient(self.served) as client:
             client.startup(user="admin", database="postgres")
             client.frame()

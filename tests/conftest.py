@@ -1,0 +1,31 @@
+"""Which tests may run beside others: `pytest -n 2 --dist loadfile -m "not alone"`, then `pytest -m alone`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+_HERE: Final = Path(__file__).parent
+#: What makes real load, whose figures or verdicts another test on the same cores would change.
+_ALONE: Final = (
+    "cost/test_whole_run.py",
+    "load",
+    "perf",
+    "plugin",
+    "runner",
+    "targets/rds/test_whole_run.py",
+    "targets/test_whole_run.py",
+    "workloads/test_orders_on_engine.py",
+    "workloads/test_orders_pipelined.py",
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what must not run beside other tests."""
+    alone = [_HERE / name for name in _ALONE]
+    for item in items:
+        if any(item.path == one or one in item.path.parents for one in alone):
+            item.add_marker(pytest.mark.alone)
