@@ -191,9 +191,9 @@ class Cell:
         return self.measurement.cost
 
     @property
-    def is_long(self) -> bool:
-        """Whether requests were only counted: percentiles are then at most 0.1 % too long, and it has one look."""
-        return self.measurement.long is not None
+    def is_counted(self) -> bool:
+        """Whether requests were only counted, not kept: percentiles are then at most 0.1 % too long."""
+        return self.measurement.counted is not None
 
     @property
     def series(self) -> Series:
@@ -230,9 +230,9 @@ class Cell:
         for known, verdict in self._verdicts:
             if known == slo:
                 return verdict
-        if self.is_long and (limits := uncountable(slo)):
+        if self.is_counted and (limits := uncountable(slo)):
             raise UsageError(
-                "the requests of a long cell are counted by four digits of their latency, so its limits can have no "
+                "the requests of the cell are only counted, by four digits of their latency, so its limits can have no "
                 f"more: {', '.join(f'{one:g} ms' for one in limits)}"
             )
         looks = LOOKS if self._extend is not None else 1
@@ -342,6 +342,7 @@ class Cell:
             tuple(objectives),
             max(one.look for one in verdicts),
             generator_signs=tuple(dict.fromkeys(sign for one in verdicts for sign in one.generator_signs)),
+            engine_signs=tuple(dict.fromkeys(sign for one in verdicts for sign in one.engine_signs)),
         )
 
     def table(self, verdict: Verdict | None = None) -> str:
@@ -370,6 +371,7 @@ class Cell:
                 offered_rate=measured.arrival.rate,
                 workers=measured.workers,
             ),
+            engine_starved=None if measured.engine is None else measured.engine.starved,
             invariants=self.invariants,
             interrupted=measured.interrupted,
             complete=complete,

@@ -24,7 +24,7 @@ CONNECTION_LIFETIME_S: Final = 50 * 60.0
 #: A connection on which an answer is due, and nothing has come for so long, is lost: its peer may be gone without a
 #: word, or hold it open and say nothing (which TCP's own probes don't notice).
 ANSWER_TIMEOUT_S: Final = 60.0
-#: The requests of a cell with a longer window are counted as they come, not kept.
+#: The requests of a window that is longer are counted as they come, not kept.
 LONG_FROM_S: Final = 15 * 60.0
 
 

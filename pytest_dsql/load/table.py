@@ -55,7 +55,7 @@ def cell_table(cell: Cell, verdict: Verdict | None) -> str:
             + (SIMULATED if cell.simulated else "")
             + ("" if measured.access == "uniform" else f", access by {measured.access}")
             + (", pipelined" if measured.pipeline else "")
-            + (", requests counted and not kept" if cell.is_long else ""),
+            + (", requests counted and not kept" if cell.is_counted else ""),
         ),
         "",
         _ROW.format("transaction", "metric", "limit", "measured", "requests", "over", "verdict"),
@@ -195,6 +195,12 @@ def generator_figures(cell: Cell) -> str:
     parts.append(f"clock resolution {health.clock_resolution_ns:,} ns")
     if cell.rtt_ms is not None:
         parts.append(f"round trip {cell.rtt_ms:.2f} ms")
+    work = cell.measurement.engine
+    if work is not None and work.elapsed_ns:
+        parts.append(
+            f"embedded engine {work.cpu_ns / work.elapsed_ns:.2f} cores and {work.waited_ns / work.elapsed_ns:.2f} "
+            f"processes in the run queue, other programs {work.others_ns / work.elapsed_ns:.2f} cores"
+        )
     return ", ".join(parts)
 
 
