@@ -27,7 +27,7 @@ from pytest_dsql.load.sampled import (
     uncountable,
 )
 from pytest_dsql.load.statistics import Summaries
-from pytest_dsql.load.table import GENERATOR, cell_table, generator_figures
+from pytest_dsql.load.table import GENERATOR, cell_table, engine_figures, generator_figures
 from pytest_dsql.slo.connecting import EXPLAINED
 from pytest_dsql.slo.evidence import Evidence, Generator
 from pytest_dsql.slo.interval import CONFIDENCE
@@ -247,7 +247,9 @@ class Cell:
                 verdict = replace(verdict, reasons=(*verdict.reasons, f"It can't have more samples: {reached}."))
                 break
             self._add(windows, *stretch)
-        verdict = replace(verdict, reasons=(*verdict.reasons, f"{GENERATOR}{generator_figures(self)}."))
+        engine = engine_figures(self)
+        figures = generator_figures(self) + ("" if engine is None else f"; the embedded engine: {engine}")
+        verdict = replace(verdict, reasons=(*verdict.reasons, f"{GENERATOR}{figures}."))
         self._keep(slo, verdict)
         return verdict
 

@@ -71,6 +71,7 @@ def cell_table(cell: Cell, verdict: Verdict | None) -> str:
         *_field("errors", _counts(cell.errors, "none")),
         *(line for item in cell.messages.items() for line in _field("", _message(*item))),
         *_field("generator", _generator(cell, verdict)),
+        *_engine(cell, verdict),
         *_field("invariants", _invariants(cell.invariants)),
     ]
     if cell.connect.refused:
@@ -195,13 +196,25 @@ def generator_figures(cell: Cell) -> str:
     parts.append(f"clock resolution {health.clock_resolution_ns:,} ns")
     if cell.rtt_ms is not None:
         parts.append(f"round trip {cell.rtt_ms:.2f} ms")
-    work = cell.measurement.engine
-    if work is not None and work.elapsed_ns:
-        parts.append(
-            f"embedded engine {work.cpu_ns / work.elapsed_ns:.2f} cores and {work.waited_ns / work.elapsed_ns:.2f} "
-            f"processes in the run queue, other programs {work.others_ns / work.elapsed_ns:.2f} cores"
-        )
     return ", ".join(parts)
+
+
+def engine_figures(cell: Cell) -> str | None:
+    """Return what the embedded engine had of its machine; None of any other database."""
+    work = cell.measurement.engine
+    if work is None or not work.elapsed_ns:
+        return None
+    cores, waiting, others = (ns / work.elapsed_ns for ns in (work.cpu_ns, work.waited_ns, work.others_ns))
+    return f"{cores:.2f} cores, {waiting:.2f} processes in the run queue; other programs {others:.2f} cores"
+
+
+def _engine(cell: Cell, verdict: Verdict | None) -> list[str]:
+    figures = engine_figures(cell)
+    if figures is None:
+        return []
+    return _field(
+        "engine", figures + (": kept waiting by them" if verdict is not None and verdict.engine_signs else "")
+    )
 
 
 def _generator(cell: Cell, verdict: Verdict | None) -> str:
