@@ -114,7 +114,7 @@ def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tup
     Raises what `run_cell` does; Unchecked because of what `during`, or the check itself, raised.
     """
     from pytest_dsql.load.fleet import CellInterrupted, run_cell
-    from pytest_dsql.load.plan import ANSWER_TIMEOUT_S, LONG_FROM_S, CellPlan
+    from pytest_dsql.load.plan import ANSWER_TIMEOUT_S, CellPlan, long_from_s
 
     workload = shape.mix.workload
     run = begin(shape, on, window_s)
@@ -135,8 +135,7 @@ def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tup
         retry=replace(RETRY, attempts=how.get("attempts", RETRY.attempts)),
         pipeline=how.get("pipeline", False),
         answer_timeout_s=how.get("answer_timeout", ANSWER_TIMEOUT_S),
-        # All stretches of a cell are counted or none is, or they can't be put together. The last has two windows.
-        long_from_s=0.0 if 2 * shape.window_s > LONG_FROM_S else LONG_FROM_S,
+        long_from_s=long_from_s(shape.window_s),
     )
     before = on.injections()
     beside = Beside(how.get("during"))

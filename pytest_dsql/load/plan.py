@@ -28,6 +28,14 @@ ANSWER_TIMEOUT_S: Final = 60.0
 LONG_FROM_S: Final = 15 * 60.0
 
 
+def long_from_s(window_s: float) -> float:
+    """Return from which length on the stretches of a cell with such windows are counted: all of them, or none.
+
+    What was kept and what was counted can't be put together, and the last stretch has two windows.
+    """
+    return 0.0 if 2 * window_s > LONG_FROM_S else LONG_FROM_S
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class CellPlan:
