@@ -159,21 +159,23 @@ def test_an_error_in_a_transaction_names_it(attached: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*TransactionError: *one*"])
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        ("closed(MIX, connections=0)", "connections must be a whole number from 1 to 16384, not 0"),
-        ("closed(MIX, connections=2.5)", "connections must be a whole number from 1 to 16384, not 2.5"),
-        ("closed(MIX, connections=1, duration=0)", "duration must be seconds, at least 0.1, not 0"),
-        ("closed(MIX, connections=1, warmup=-1)", "warmup must be seconds, at least 0, not -1"),
-        ("closed(one, connections=1)", "dsql_load takes a Mix of transactions, not Transaction"),
-        ("connect_burst(0)", "n must be a whole number from 1 to 10000, not 0"),
-    ],
-)
-def test_a_wrong_argument_is_one_clear_line(attached: pytest.Pytester, call: str, message: str) -> None:
-    attached.makepyfile(CELL + f"def test_cell(dsql_load): dsql_load.{call}")
+WRONG_ARGUMENTS = {
+    "closed(MIX, connections=0)": "connections must be a whole number from 1 to 16384, not 0",
+    "closed(MIX, connections=2.5)": "connections must be a whole number from 1 to 16384, not 2.5",
+    "closed(MIX, connections=1, duration=0)": "duration must be seconds, at least 0.1, not 0",
+    "closed(MIX, connections=1, warmup=-1)": "warmup must be seconds, at least 0, not -1",
+    "closed(one, connections=1)": "dsql_load takes a Mix of transactions, not Transaction",
+    "connect_burst(0)": "n must be a whole number from 1 to 10000, not 0",
+}
+
+
+def test_a_wrong_argument_is_one_clear_line(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        CELL + "".join(f"def test_{n}(dsql_load): dsql_load.{call}\n" for n, call in enumerate(WRONG_ARGUMENTS))
+    )
     result = attached.runpytest_subprocess()
-    result.stdout.fnmatch_lines([f"E *UsageError: {message}"])
+    result.assert_outcomes(failed=len(WRONG_ARGUMENTS))
+    result.stdout.fnmatch_lines([f"E *UsageError: {message}" for message in WRONG_ARGUMENTS.values()])
 
 
 def test_connections_made_at_once_and_one_after_the_other(attached: pytest.Pytester) -> None:
