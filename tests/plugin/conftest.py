@@ -41,3 +41,20 @@ def one(ctx):
 
 MIX = Mix({one: 1.0})
 """
+
+#: Further, a mix whose workload finds after each cell that it has violated an invariant.
+VOID = (
+    CELL
+    + """
+from pytest_dsql.transaction import CellRun
+
+class Broken:
+    scale = None
+    def begin_cell(self, connect, *, cell, slots, requests_hint, shares=None):
+        return CellRun(number=1, operation_prefix="x", slots=slots)
+    def check_cell(self, connect, run, tally):
+        return {"nothing_lost": 3}
+
+BROKEN = Mix({one: 1.0}, workload=Broken())
+"""
+)
