@@ -114,8 +114,15 @@ BEGIN
     'application_name', 'client_encoding', 'datestyle', 'extra_float_digits', 'intervalstyle', 'timezone',
     'search_path', 'enable_bitmapscan', 'enable_hashjoin', 'enable_indexonlyscan', 'enable_indexscan',
     'enable_material', 'enable_mergejoin', 'enable_nestloop', 'enable_seqscan', 'dsql.enable_batched_nestloop',
-    'disable_sync_create_index', 'role', 'jit'
+    'disable_sync_create_index', 'jit'
   ]) THEN
+    -- As the rules `reserved-parameter-prefix` and `parameter` have it.
+    IF pg_catalog.starts_with(parameter, 'dsql.') THEN
+      RAISE EXCEPTION USING
+        ERRCODE = 'invalid_name',
+        MESSAGE = pg_catalog.format('invalid configuration parameter name "%s"', parameter),
+        DETAIL = '"dsql" is a reserved prefix.';
+    END IF;
     RAISE EXCEPTION USING
       ERRCODE = 'feature_not_supported',
       MESSAGE = pg_catalog.format('setting configuration parameter "%s" not supported', parameter);
@@ -125,6 +132,11 @@ BEGIN
     RAISE EXCEPTION USING
       ERRCODE = 'invalid_parameter_value',
       MESSAGE = pg_catalog.format('invalid value for parameter "search_path": "%s"', $2);
+  END IF;
+  -- PostgreSQL knows neither, and would keep any text. As the rule `boolean-parameter` has it.
+  IF parameter IN ('dsql.enable_batched_nestloop', 'disable_sync_create_index') AND NOT pg_catalog.pg_input_is_valid($2, 'boolean') THEN
+    RAISE EXCEPTION USING
+      ERRCODE = 'invalid_parameter_value', MESSAGE = pg_catalog.format('parameter "%s" requires a Boolean value', parameter);
   END IF;
   IF parameter = 'disable_sync_create_index' THEN
     parameter := 'dsql.disable_sync_create_index';

@@ -39,6 +39,10 @@ REWRITTEN = {
         ("SELECT pytest_dsql_engine.submit_validation('\"s\".\"t\"', 'c', true) AS job_id"),
         "ALTER TABLE",
     ),
+    "ALTER TABLE ASYNC t * VALIDATE CONSTRAINT c": (
+        ("SELECT pytest_dsql_engine.submit_validation('\"t\"', 'c', false) AS job_id"),
+        "ALTER TABLE",
+    ),
     'ALTER TABLE t DROP COLUMN "ID", DROP CONSTRAINT c, ADD n numeric': (
         (
             "CALL pytest_dsql_engine.alter_table("
