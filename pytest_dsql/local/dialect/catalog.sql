@@ -198,3 +198,50 @@ BEGIN
   EXECUTE statement;
 END
 $$;
+
+-- Clients have no triggers, and those of the engine are not there for them: what is asked of one finds none. `rest` are the
+-- other actions of an ALTER TABLE, NULL when there are none.
+CREATE FUNCTION pytest_dsql_engine.skipped(relation text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+  SELECT pg_catalog.format('relation "%s" does not exist, skipping',
+    pg_catalog.array_to_string(pg_catalog.parse_ident(relation), '.'))
+$$;
+
+CREATE PROCEDURE pytest_dsql_engine.alter_triggers(rest text, relation text, missing_ok boolean, names text[])
+LANGUAGE plpgsql AS $$
+DECLARE
+  target oid := CASE WHEN missing_ok THEN pg_catalog.to_regclass(relation) ELSE relation::regclass END;
+  shown name;
+  owner oid;
+BEGIN
+  IF target IS NULL THEN
+    RAISE NOTICE USING MESSAGE = pytest_dsql_engine.skipped(relation);
+    RETURN;
+  END IF;
+  SELECT relname, relowner INTO shown, owner FROM pg_catalog.pg_class WHERE oid = target;
+  IF NOT pg_catalog.pg_has_role(current_user, owner, 'USAGE') THEN
+    RAISE EXCEPTION USING
+      ERRCODE = 'insufficient_privilege', MESSAGE = pg_catalog.format('must be owner of table %s', shown);
+  END IF;
+  IF pg_catalog.cardinality(names) > 0 THEN
+    RAISE EXCEPTION USING
+      ERRCODE = 'undefined_object', MESSAGE = pg_catalog.format('trigger "%s" for table "%s" does not exist', names[1], shown);
+  END IF;
+  IF rest IS NOT NULL THEN
+    EXECUTE rest;
+  END IF;
+END
+$$;
+
+CREATE PROCEDURE pytest_dsql_engine.drop_trigger(trigger text, relation text, missing_ok boolean) LANGUAGE plpgsql AS $$
+DECLARE
+  target oid := CASE WHEN missing_ok THEN pg_catalog.to_regclass(relation) ELSE relation::regclass END;
+  shown name := (SELECT relname FROM pg_catalog.pg_class WHERE oid = target);
+BEGIN
+  IF NOT missing_ok THEN
+    RAISE EXCEPTION USING
+      ERRCODE = 'undefined_object', MESSAGE = pg_catalog.format('trigger "%s" for table "%s" does not exist', trigger, shown);
+  END IF;
+  RAISE NOTICE USING MESSAGE = CASE WHEN target IS NULL THEN pytest_dsql_engine.skipped(relation) ELSE
+    pg_catalog.format('trigger "%s" for relation "%s" does not exist, skipping', trigger, shown) END;
+END
+$$;

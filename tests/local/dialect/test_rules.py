@@ -122,8 +122,11 @@ CASES = {
     "alter-owner-by-pattern": Case(
         "ALTER AGGREGATE a (int) OWNER TO r", "unsupported statement: AlterOwner", "ALTER FUNCTION f() OWNER TO r"
     ),
+    "alter-role-setting": Case(
+        "ALTER ROLE r SET work_mem TO DEFAULT", "unsupported statement: AlterRoleSet", "ALTER ROLE r RESET ALL"
+    ),
     "alter-dependency": Case(
-        "ALTER FUNCTION f() DEPENDS ON EXTENSION x",
+        "ALTER INDEX i DEPENDS ON EXTENSION x",
         "unsupported statement: AlterObjectDepends",
         "ALTER FUNCTION f() RENAME TO g",
     ),
