@@ -124,6 +124,11 @@ class _Observer:
         self._user = user
         self._principal = principal
 
+    @property
+    def wary(self) -> bool:
+        """Whether the role could be revoked."""
+        return self._principal is not None
+
     def minds(self, transaction: TransactionState | None) -> bool:  # noqa: ARG002
         """Whether the role could be revoked."""
         return self._principal is not None

@@ -45,6 +45,7 @@ class TransactionRules:
 
     __slots__ = ("_cluster",)
 
+    wary: Final = False
     wants_completions: Final = False
 
     def __init__(self, cluster: Cluster) -> None:

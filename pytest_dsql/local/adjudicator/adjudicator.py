@@ -54,6 +54,8 @@ class Adjudicator:
         self._read = -1  #: the catalog's version that was read
         self._read_at = 0.0
         self._texts: OrderedDict[tuple[Plan, tuple[str, ...]], Texts] = OrderedDict()
+        self._harmless: dict[Plan, bool] = {}  #: SELECTs, whether they leave rows alone, by this catalog:
+        self._harmless_by: tuple[Catalog | None, int] = (None, -1)
         self._reading = asyncio.Lock()
         #: What reads the catalog may have to wait there; who is in whose way is asked apart from it.
         self._helpers = Monitor(cluster.socket_path)
@@ -70,6 +72,29 @@ class Adjudicator:
             if len(self._texts) > _REMEMBERED:
                 self._texts.popitem(last=False)
         return found
+
+    def leaves_rows_alone(self, plan: Plan) -> bool:
+        """Whether a SELECT neither locks rows nor calls a function that could write some."""
+        known_by, version = self._harmless_by
+        if (
+            version != self._cluster.catalog_version
+            or known_by is not self._catalog
+            or len(self._harmless) > _REMEMBERED
+        ):
+            self._harmless.clear()
+            self._harmless_by = self._catalog, self._cluster.catalog_version
+        harmless = self._harmless.get(plan)
+        if harmless is None:
+            harmless = self._harmless[plan] = not (plan.locks or self.calls_functions(plan.statement.sql))
+        return harmless
+
+    def calls_functions(self, sql: str) -> bool:
+        """Whether a text may call one of the clients' functions, which may write."""
+        catalog = self.current_catalog
+        if catalog is None:
+            # What functions there are is looked up for the first statement that could call one.
+            return "(" in sql
+        return any(name in sql for name in catalog.client_functions)
 
     @property
     def catalog(self) -> Catalog | None:

@@ -116,17 +116,10 @@ class Contender:
                 return False
             return work is None or not self._freed(texts, work)
         if kind == "select":
-            return not plan.locks and not self._calls_functions(plan)
+            return self._adjudicator.leaves_rows_alone(plan)
         if kind == "commit":
             return work is None or not (work.doomed or work.doubtful or work.keys)
         return kind != "ddl"
-
-    def _calls_functions(self, plan: Plan) -> bool:
-        catalog = self._adjudicator.current_catalog
-        if catalog is None:
-            # What functions there are is looked up for the first statement that could call one.
-            return "(" in plan.statement.sql
-        return any(name in plan.statement.sql for name in catalog.client_functions)
 
     def _freed(self, texts: Texts, work: Work) -> bool:
         current = self._session.transactions.current
@@ -328,10 +321,12 @@ class Contender:
                 return reply
             established = reply.collected
         reads = plan.statement.kind == "select" and text.last == "client" and not run.whole and plan.explained is None
-        reads = reads and not self._calls_functions(plan)  # what they write may still have to be undone
+        reads = reads and not self._adjudicator.calls_functions(
+            plan.statement.sql
+        )  # what they write may still have to be undone
         if plan.copies_in and not run.whole:
             sql = plan.sent if text.sql is None else text.sql.encode()
-            reply = await session.driver.copy(run, sql)
+            reply = await session.driver.copying.run(run, sql)
         else:
             reply = session.backend.begin(self._messages(run, plan, text), relays_rows=reads)
             in_tables = work is not None and work.state is State.PHYSICAL

@@ -80,10 +80,7 @@ def _async_place(words: Sequence[str]) -> int | None:
             place += 1
         while words[place + 1 : place + 2] == ["."]:
             place += 2
-        place += 1
-        if words[place : place + 1] == ["*"]:
-            place += 1
-        if words[place : place + 1] == ["VALIDATE"]:
+        if words[place + 1 : place + 2] == ["VALIDATE"]:
             return 2
     return None
 

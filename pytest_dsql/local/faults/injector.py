@@ -247,6 +247,7 @@ class FaultHook:
 
     __slots__ = ("_faults",)
 
+    wary: Final = True
     wants_completions: Final = False
 
     def __init__(self, faults: Faults) -> None:

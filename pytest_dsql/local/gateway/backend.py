@@ -102,7 +102,7 @@ class Backend(asyncio.Protocol):
                 return
             data = bytes(self._held)
             self._held = bytearray()
-        elif session.express.clear and not self._skip and session.express.answers(data):
+        elif session.express.under_way and not self._skip and session.express.answers(data):
             return
         group = session.group
         if group is not None and group.asked is not None:

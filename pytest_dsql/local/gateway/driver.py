@@ -16,6 +16,7 @@ from pytest_dsql.local.adjudicator.commands import BEGINNING
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway import disguise, frames
 from pytest_dsql.local.gateway.backend import BEFORE_ROWS, OWN_ANSWERS, BackendLost
+from pytest_dsql.local.gateway.copying import Copying, SessionEnded
 from pytest_dsql.local.gateway.estimates import with_estimate
 from pytest_dsql.local.gateway.explained import without_triggers
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
@@ -32,30 +33,21 @@ _LOG: Final = logging.getLogger(__name__)
 #: DSQL's rules could be evaded through the function-call protocol. The text is an inference from DSQL's others.
 NO_CALLS: Final = Refusal("0A000", "function call protocol not supported")
 
-_OUT_OF_STEP: Final = frames.error("FATAL", "08P01", "terminating connection because protocol synchronization was lost")
-
-#: The SQLSTATE of a COPY whose client has given it up: query_canceled.
-_COPY_FAILED: Final = b"57014"
-
 _COMMIT: Final = own_statement(b"COMMIT")
 _ROLLBACK: Final = own_statement(b"ROLLBACK")
-
-
-class _Ended(Exception):
-    """The session is over."""
 
 
 @final
 class Driver:
     """The slow way of one session."""
 
-    __slots__ = ("_forgotten", "_own_block", "_session", "_task")
+    __slots__ = ("_own_block", "_session", "_task", "copying")
 
     def __init__(self, session: Session) -> None:
+        self.copying = Copying(session)
         self._session = session
         self._task: asyncio.Task[None] | None = None
         self._own_block = False  #: PostgreSQL's transaction is one that the client didn't begin
-        self._forgotten = False  #: PostgreSQL has forgotten the unnamed statement, which the client may run again
 
     @property
     def working(self) -> bool:
@@ -64,6 +56,7 @@ class Driver:
 
     def start(self, work: Coroutine[None, None, None]) -> None:
         """Begin; the frontend goes on when it is done."""
+        self._session.express.clear = False
         self._task = asyncio.get_running_loop().create_task(self._work(work))
 
     def stop(self) -> None:
@@ -75,7 +68,7 @@ class Driver:
         session = self._session
         try:
             await work
-        except (BackendLost, _Ended):
+        except (BackendLost, SessionEnded):
             return
         except Exception:
             _LOG.exception("a session's driver failed")
@@ -131,7 +124,7 @@ class Driver:
             if kind == frames.TERMINATE:
                 session.leaving = True
                 session.backend.transport.write(frames.TERMINATE_MESSAGE)
-                raise _Ended
+                raise SessionEnded
             if failed:
                 continue
             if kind == frames.FUNCTION_CALL:
@@ -140,7 +133,7 @@ class Driver:
                 return
             if kind == frames.QUERY:
                 texts = frames.texts(payload, 1)
-                plans = frontend.decide(texts[0][0] if texts else b"").plans
+                plans = frontend.judging.decide(texts[0][0] if texts else b"").plans
                 await self.query(Run.of_query(plans))
                 return
             if kind == frames.EXECUTE:
@@ -153,16 +146,8 @@ class Driver:
                 failed = reply.error is not None
                 frontend.names.answered()
         answer = await self._close_block(answer)
-        await self._remember()
+        await self.copying.remember()
         session.send(answer + frames.ready(session.status))
-
-    async def _remember(self) -> None:
-        """Prepare the unnamed statement again after a COPY: that is run by a Query message, which takes it away."""
-        session = self._session
-        unnamed = session.prepared_statements().get(b"")
-        if self._forgotten and unnamed is not None and session.status != FAILED:
-            await session.backend.ask(unnamed + SYNC_MESSAGE)
-        self._forgotten = False
 
     async def settle(self) -> None:
         """Have everything answered that was sent without a Sync."""
@@ -291,65 +276,11 @@ class Driver:
             return None
         if action == Disconnect():
             session.abort()
-            raise _Ended
+            raise SessionEnded
         if action == Silence():
             session.fall_silent()
-            raise _Ended
+            raise SessionEnded
         return action
-
-    async def copy(self, run: Run, sql: bytes) -> Group:
-        """Run COPY FROM STDIN. Syncs and Flushes that come during it get no answer, as in PostgreSQL."""
-        session = self._session
-        self._forgotten = not run.by_query
-        backend = session.backend
-        reply = await backend.ask(frames.query(sql), until_copy=True)
-        if reply.error is not None:
-            return reply
-        if run.copied is not None:
-            # It is run another way: the client has said all it had to say.
-            data = frames.message(frames.COPY_DATA, run.copied) + frames.message(frames.COPY_DONE, b"")
-            return await backend.ask(data)
-        session.send(b"".join(reply.collected))
-        copied = bytearray()
-        # PostgreSQL says what is wrong with the data as soon as it sees it.
-        answer = backend.begin(b"")
-        assert answer.asked is not None
-        while not answer.asked.done():
-            found = session.frontend.take()
-            if found is None:
-                await asyncio.wait((session.frontend.more(), answer.asked), return_when=asyncio.FIRST_COMPLETED)
-                continue
-            kind, payload = found
-            if kind == frames.COPY_DATA:
-                copied += payload
-                backend.transport.write(frames.message(kind, payload))
-            elif kind in (frames.COPY_DONE, frames.COPY_FAIL):
-                if kind == frames.COPY_DONE:
-                    run.copied = bytes(copied)
-                backend.transport.write(frames.message(kind, payload))
-                break
-            elif kind not in (frames.SYNC, frames.FLUSH):
-                await self._break_copy(answer, kind, payload)
-                break
-        await answer.asked
-        return answer
-
-    async def _break_copy(self, answer: Group, kind: int, payload: bytes) -> None:
-        """End the session because of a message that can't be part of COPY FROM STDIN, as PostgreSQL does.
-
-        PostgreSQL isn't sent the message: it may have given up the COPY already, for what is wrong with the data, and
-        would then take it for what it says, unjudged. CopyFail does nothing then.
-        """
-        self._session.backend.transport.write(frames.message(frames.COPY_FAIL, b"\0"))
-        assert answer.asked is not None
-        await answer.asked
-        if answer.error is None or answer.error.get("C") != _COPY_FAILED:
-            self._session.frontend.put_back(kind, payload)
-            return
-        said = f"unexpected message type 0x{kind:02X} during COPY from stdin"
-        self._session.send(frames.report(frames.ERROR_RESPONSE, answer.error | {"C": b"08P01", "M": said.encode()}))
-        self._session.broken(_OUT_OF_STEP)
-        raise _Ended
 
     async def _boundary(self, run: Run, plan: Plan, action: Action | None) -> tuple[bool, bytes]:
         """Run BEGIN, COMMIT or ROLLBACK."""
@@ -400,13 +331,13 @@ class Driver:
             return False, answer
         raise self._ended(action)
 
-    def _ended(self, action: Action) -> _Ended:
+    def _ended(self, action: Action) -> SessionEnded:
         """End the session after a statement that took effect, with or without the client noticing."""
         if isinstance(action, Silence):
             self._session.fall_silent()
         else:
             self._session.abort()
-        return _Ended()
+        return SessionEnded()
 
     async def _fail(self, refusal: Refusal, kind: str) -> bytes:
         if kind == "commit":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.adjudicator.work import State
 from pytest_dsql.local.gateway import frames
-from pytest_dsql.local.gateway.frames import BIND, COMMAND_COMPLETE, HEADER, HEADER_SIZE, QUERY, READY_FOR_QUERY
+from pytest_dsql.local.gateway.frames import BIND, COMMAND_COMPLETE, DATA_ROW, HEADER, HEADER_SIZE, QUERY
 from pytest_dsql.local.gateway.group import IDLE, IN_TRANSACTION, Group
 from pytest_dsql.local.gateway.run import Run
 
@@ -24,8 +24,11 @@ _EXECUTE_SYNC: Final = _EXECUTE + frames.SYNC_MESSAGE
 #: What may follow the Bind of the unnamed portal.
 _ENDS: Final = frozenset({_EXECUTE_SYNC, frames.message(frames.DESCRIBE, b"P\0") + _EXECUTE_SYNC})
 
-#: What an answer may consist of, besides its command tag and its end.
-_PLAIN: Final = frozenset({frames.DATA_ROW, frames.BIND_COMPLETE, ord("T"), ord("n")})
+#: What an answer may consist of, besides its rows, its command tag and its end.
+_BEFORE_ROWS: Final = frozenset({frames.BIND_COMPLETE, frames.ROW_DESCRIPTION, ord("n")})
+
+#: ReadyForQuery up to the transaction's state.
+_READY: Final = frames.ready(IDLE)[:-1]
 
 _unpack: Final = HEADER.unpack_from
 
@@ -34,15 +37,20 @@ _unpack: Final = HEADER.unpack_from
 class Express:
     """One session's shortest way."""
 
-    __slots__ = ("_bind", "_group", "_session", "clear")
+    __slots__ = ("_group", "_head", "_session", "_tag", "_tail", "clear", "under_way")
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._group = Group()  # used again and again: at most one is under way
-        self._bind = b""  #: the payload of the Bind message of what is under way
-        #: Nothing is held, and the transaction, if one is open, is in the tables. `look` finds out; whatever takes the
-        #: general way says that it isn't so.
+        # The frames before the rows of an answer that came this way, and those behind them with their command tag:
+        # where they come again, as they mostly do, they needn't be read again.
+        self._head = b""
+        self._tail = b"Z"
+        self._tag = b""
+        #: Nothing is under way or held, and the transaction, if one is open, is in the tables. `look` finds out;
+        #: whatever takes the general way says that it isn't so.
         self.clear = False
+        self.under_way = False  #: a statement was sent, and its answer may come this way
 
     def look(self) -> None:
         """See whether it is clear."""
@@ -58,9 +66,10 @@ class Express:
             self.clear = False
 
     def takes(self, data: bytes) -> bool:
-        """Send a chunk from the client on, if it may go this way."""
+        """Send a chunk from the client on, if it is clear and the chunk may go this way."""
         session = self._session
-        if data[0] == BIND:
+        kind = data[0]
+        if kind == BIND:
             after = 1 + _unpack(data)[1] if len(data) > HEADER_SIZE else 0
             if data[after:] not in _ENDS or data[HEADER_SIZE]:
                 return False
@@ -68,15 +77,13 @@ class Express:
             if prepared is None:
                 return False
             plan = prepared.plan
-            self._bind = data[HEADER_SIZE:after]
-        elif data[0] == QUERY:
+        elif kind == QUERY:
             if len(data) <= HEADER_SIZE or 1 + _unpack(data)[1] != len(data):
                 return False
             decision = session.statements.known(data[HEADER_SIZE:-1], session.cluster.rules)
             if decision is None or decision.leaves or len(decision.plans) > 1 or decision.plans[0].changed:
                 return False
             plan = decision.plans[0]
-            self._bind = b""
         else:
             return False
         cluster = session.cluster
@@ -98,15 +105,20 @@ class Express:
         else:
             # Nobody needs more of it, unless it takes the general way after all.
             group.run = None
+        self.clear = False
+        self.under_way = True
         session.group = group
         session.backend.transport.write(data)
+        if session.vigil is not None:
+            session.vigil.stay(session.vigil.answer)
         return True
 
     def _run(self, group: Group) -> Run:
         assert group.plan is not None
-        if self._bind:
+        sent = group.sent
+        if sent[0] == BIND:
             names = self._session.frontend.names
-            names.bind(self._bind)
+            names.bind(sent[HEADER_SIZE : 1 + _unpack(sent)[1]])
             portal = names.portals[b""]
             portal.executed = True
             run = Run((group.plan,), b"", portal, _EXECUTE)
@@ -119,49 +131,61 @@ class Express:
         """Send the answer on, if it has come in one piece and there is nothing about it."""
         session = self._session
         group = self._group
-        if session.group is not group:
-            return False
-        position = 0
-        last = len(data) - HEADER_SIZE
-        tag = b""
-        while position <= last:
-            kind, length = _unpack(data, position)
-            if kind in _PLAIN:
-                position += 1 + length
-            elif kind == COMMAND_COMPLETE:
-                tag = data[position + HEADER_SIZE : position + length]
-                position += 1 + length
-            else:
-                if kind == READY_FOR_QUERY and position == last - 1 and data[-1] == session.status:
-                    break
-                self._leave(group)
-                return False
-        else:
+        tag = self._read(data, len(self._head) if data.startswith(self._head) else 0)
+        if tag is None or data[-1] != session.status:
             self._leave(group)
             return False
         plan, run = group.plan, group.run
         assert plan is not None
+        self.under_way = False
         if run is None:
             session.group = None
             session.send(data)
-            session.cluster.dpu.count(((plan.statement, tag),), committed=True)
-            if session.at_rest is not None:
-                session.at_rest()
-            if session.frontend.unfinished:
-                session.frontend.go_on()
-            return True
-        if plan.statement.kind == "dml":
-            session.contender.succeeded(run, plan, tag)
-        session.transactions.completed(plan.statement, tag)
-        session.group = None
-        session.send(data)
-        work = session.contender.work
-        if work is None or session.status == IDLE:
-            session.settle(committed=True)
+            session.cluster.dpu.count_read(plan.statement, tag)
+            clear = session.at_rest is None
+        else:
+            if plan.statement.kind == "dml":
+                session.contender.succeeded(run, plan, tag)
+            session.transactions.completed(plan.statement, tag)
+            session.group = None
+            session.send(data)
+            work = session.contender.work
+            if work is None or session.status == IDLE:
+                session.settle(committed=True)
+                clear = False
+            else:
+                clear = not work.park_wanted
+        if clear and not session.frontend.unfinished:
+            self.clear = True
+        else:
             session.go_on()
-        elif work.park_wanted or session.frontend.unfinished:
-            session.go_on()
+        if session.group is None and session.vigil is not None:
+            session.vigil.stay(session.vigil.statement)
         return True
+
+    def _read(self, data: bytes, position: int) -> bytes | None:
+        """Give the command tag of an answer, read from there on; None where there is more about it."""
+        last = len(data) - HEADER_SIZE
+        tail = self._tail
+        while position <= last:
+            kind = data[position]
+            if kind == DATA_ROW:
+                position += 1 + _unpack(data, position)[1]
+            elif kind == COMMAND_COMPLETE:
+                if position == len(data) - len(tail) and data.endswith(tail):
+                    return self._tag
+                after = position + 1 + _unpack(data, position)[1]
+                if not data.startswith(_READY, after) or after + len(_READY) + 1 != len(data):
+                    return None
+                self._tail = data[position:]
+                self._tag = data[position + HEADER_SIZE : after - 1]
+                return self._tag
+            elif kind in _BEFORE_ROWS:
+                position += 1 + _unpack(data, position)[1]
+                self._head = data[:position]
+            else:
+                return None
+        return None
 
     def give_up(self, group: Group) -> None:
         """Let the general way take the answer of what is under way, if it is `group`."""
@@ -171,7 +195,7 @@ class Express:
     def _leave(self, group: Group) -> None:
         """Make up for what the general way would have done before the statement was sent."""
         assert group.plan is not None
-        self.clear = False
+        self.clear = self.under_way = False
         self._group = Group()
         if group.run is None:
             self._session.transactions.count(group.plan.statement)

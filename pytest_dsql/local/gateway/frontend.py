@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
 from typing import TYPE_CHECKING, Final, final
 
-from pytest_dsql.local.adjudicator.commands import BEGINNING, BEGINNING_QUERY
 from pytest_dsql.local.gateway import disguise, frames
+from pytest_dsql.local.gateway.admission import DRIVEN, admit
 from pytest_dsql.local.gateway.driver import NO_CALLS
 from pytest_dsql.local.gateway.frames import BIND, CLOSE, EXECUTE, HEADER, HEADER_SIZE, PARSE, QUERY, SYNC, SYNC_MESSAGE
-from pytest_dsql.local.gateway.group import FAILED, IDLE, Group
-from pytest_dsql.local.gateway.hooks import Disconnect, Fail
+from pytest_dsql.local.gateway.group import IDLE, Group
+from pytest_dsql.local.gateway.judging import LONG_MESSAGE, Judging
 from pytest_dsql.local.gateway.names import Names
-from pytest_dsql.local.gateway.run import Run, failing_parse
-from pytest_dsql.local.gateway.statements import Decision, Plan
+from pytest_dsql.local.gateway.run import Run
 
 if TYPE_CHECKING:
     from pytest_dsql.local.gateway.session import Session
-
-#: Messages whose text is judged beside the loop, so that other sessions are served meanwhile: from this many bytes on
-#: judging takes longer than handing it over. A megabyte of INSERTs takes seconds.
-LONG_MESSAGE: Final = 65_536
 
 #: Bytes that may wait for the statement before them; then the client's connection is not read.
 _BACKLOG: Final = 256 * 1024
@@ -35,9 +28,6 @@ _REFUSED_CALL: Final = frames.query(disguise.failing_statement(NO_CALLS).encode(
 #: What may mean something else in the sandbox.
 _EXTENDED: Final = frozenset({PARSE, BIND, frames.DESCRIBE, EXECUTE})
 
-#: In place of a message: the statement leaves the fast way.
-_DRIVEN: Final = b"driven"
-
 
 @final
 class Frontend(asyncio.BufferedProtocol):
@@ -48,15 +38,14 @@ class Frontend(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_decision",
         "_held",
-        "_judging",
         "_needed",
         "_paused",
         "_session",
         "_stopped",
         "_waiter",
         "buffer",
+        "judging",
         "loose",
         "lost",
         "names",
@@ -68,14 +57,13 @@ class Frontend(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport
         self.buffer: memoryview
         self.lost = False
-        self.names = Names(self.decide)
+        self.judging = Judging(session, self._judged)
+        self.names = Names(self.judging.decide)
         self.unsynced = False  #: something was sent that no Sync has ended
         self.loose = b""  #: the messages of which the driver has to see that they are answered
         self._session = session
         self._held = bytearray()  #: what waits: for its rest, for the statement before it, or for the driver
         self._needed = 0  #: how much there has to be before it is looked at
-        self._judging = False  #: the first message in `_held` is being judged
-        self._decision: Decision | None = None  #: on the long message that is looked at next
         self._paused = False  #: PostgreSQL reads too slowly
         self._stopped = False  #: the client's connection is not read
         self._waiter: asyncio.Future[None] | None = None  #: the driver, waiting for more
@@ -88,7 +76,7 @@ class Frontend(asyncio.BufferedProtocol):
     @property
     def at_ease(self) -> bool:
         """Whether no name waits for its statement, and no text for its judgement."""
-        return not self._judging and not self.names.parsing
+        return not self.judging.under_way and not self.names.parsing
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Give the place for what is read next."""
@@ -96,7 +84,13 @@ class Frontend(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read."""
-        self.data_received(bytes(self.buffer[:nbytes]))
+        session = self._session
+        data = bytes(self.buffer[:nbytes])
+        if session.express.clear and not session.over:
+            session.loan.touched = True
+            if session.express.takes(data):
+                return
+        self.data_received(data)
 
     def data_received(self, data: bytes) -> None:
         """Take a chunk."""
@@ -104,12 +98,8 @@ class Frontend(asyncio.BufferedProtocol):
         if session.over:
             return
         session.loan.touched = True
-        express = session.express
-        if express.clear and session.group is None and not self._held and not session.driver.working:
-            if express.takes(data):
-                return
-            express.clear = False
-        if session.group is not None or session.driver.working or self._judging:
+        session.express.clear = False
+        if session.group is not None or session.driver.working or self.judging.under_way:
             self._held += data
             if self._waiter is not None and len(self._held) >= self._needed:
                 self.wake()
@@ -182,8 +172,8 @@ class Frontend(asyncio.BufferedProtocol):
                     session.driver.start(session.driver.pipeline(run))
                     return
                 if portal is not None:
-                    replacement = self._admit(portal.prepared.plan, run, group)
-                    if replacement is _DRIVEN:
+                    replacement = admit(session, portal.prepared.plan, run, group)
+                    if replacement is DRIVEN:
                         self._forward(data, pieces, passed, position, after)
                         session.driver.start(session.driver.pipeline(run))
                         return
@@ -204,7 +194,7 @@ class Frontend(asyncio.BufferedProtocol):
                 session.driver.start(session.driver.pipeline(None))
                 return
             elif kind == QUERY:
-                if length >= LONG_MESSAGE and self._judge_elsewhere(data[position + HEADER_SIZE : after], 1):
+                if length >= LONG_MESSAGE and self._waits_for(data[position + HEADER_SIZE : after], 1):
                     break
                 group, asked = self._query(data[position + HEADER_SIZE : after])
                 if asked is None:
@@ -212,8 +202,8 @@ class Frontend(asyncio.BufferedProtocol):
                     position = after
                     break
                 group.run = asked
-                replacement = self._admit(asked.plans[0], asked, group) if len(asked.plans) == 1 else _DRIVEN
-                if replacement is _DRIVEN:
+                replacement = admit(session, asked.plans[0], asked, group) if len(asked.plans) == 1 else DRIVEN
+                if replacement is DRIVEN:
                     self._forward(data, pieces, passed, position, after)
                     session.driver.start(session.driver.query(asked))
                     return
@@ -225,7 +215,7 @@ class Frontend(asyncio.BufferedProtocol):
                 position = after
                 break
             elif kind == PARSE:
-                if length >= LONG_MESSAGE and self._judge_elsewhere(data[position + HEADER_SIZE : after], 2):
+                if length >= LONG_MESSAGE and self._waits_for(data[position + HEADER_SIZE : after], 2):
                     break
                 self.unsynced = True
                 replacement = self.names.parse(data[position + HEADER_SIZE : after])
@@ -268,6 +258,8 @@ class Frontend(asyncio.BufferedProtocol):
             session.group = group
         if sent:
             session.backend.transport.write(sent)
+            if group is not None and session.vigil is not None:
+                session.vigil.stay(session.vigil.answer)
 
     def _forward(self, data: bytes, pieces: list[bytes], passed: int, position: int, after: int) -> None:
         """Pass on what comes before a message that the driver takes, and hold what comes behind it."""
@@ -282,82 +274,18 @@ class Frontend(asyncio.BufferedProtocol):
         found = frames.texts(payload, 1)
         if found is None:
             return Group(), None
-        decision = self.decide(found[0][0])
+        decision = self.judging.decide(found[0][0])
         return Group(decision.plans[0]), Run.of_query(decision.plans)
 
-    def _admit(self, plan: Plan, run: Run, group: Group) -> bytes | None:
-        """Ask whether a statement may go; give what goes in its place, None where it goes as it is."""
-        session = self._session
-        if plan.refused or session.status == FAILED:
-            session.hold(None)
-            return None
-        transactions = session.transactions
-        statement = plan.statement
-        kind = statement.kind
-        sure = transactions.wants_completions and session.status == IDLE and kind in ("dml", "ddl")
-        if plan.copies_in or plan.explained is not None or plan.traced or sure:
-            return _DRIVEN
-        action = transactions.before(statement)
-        run.asked = True
-        session.hold(statement)
-        if action is None:
-            if not session.contender.plain(plan):
-                return _DRIVEN
-            if kind == "begin" and session.status == IDLE:
-                session.contender.begin()
-                group.only_first = True
-                return frames.query(plan.sent + BEGINNING_QUERY) if run.by_query else run.execute + BEGINNING
-            return None
-        if isinstance(action, Fail):
-            if kind == "commit":
-                run.action = action
-                return _DRIVEN
-            failing = disguise.failing_statement(action.refusal).encode()
-            return frames.query(failing) if run.by_query else failing_parse(failing)
-        if action == Disconnect():
-            session.abort()
-            return b""
-        run.action = action
-        return _DRIVEN
-
-    def decide(self, text: bytes) -> Decision:
-        """Decide what becomes of a text."""
-        session = self._session
-        decision, self._decision = self._decision, None
-        if decision is None:
-            decision = session.statements.decide(text, session.cluster.rules)
-        if decision.leaves:
-            session.loan.left(decision.leaves)
-        return decision
-
-    def _judge_elsewhere(self, payload: bytes, texts: int) -> bool:
-        """Have a long text judged by a thread; tell whether its message has to wait for that."""
-        if self._decision is not None:
+    def _waits_for(self, payload: bytes, texts: int) -> bool:
+        """Have the long text of a message judged by a thread; tell whether the message has to wait for that."""
+        if not self.judging.hand_over(payload, texts):
             return False
-        found = frames.texts(payload, texts)
-        if found is None:
-            return False
-        text = found[0][-1]
-        session = self._session
-        loop = asyncio.get_running_loop()
-
-        def judge() -> None:
-            decision = session.statements.decide_long(text, session.cluster.rules)
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the gateway ended meanwhile
-                loop.call_soon_threadsafe(self._judged, decision)
-
-        self._judging = True
         self._pause_reading()
-        # A daemon: the end of the process doesn't wait for what nobody will be told.
-        threading.Thread(target=judge, name="judge", daemon=True).start()
         return True
 
-    def _judged(self, decision: Decision) -> None:
+    def _judged(self) -> None:
         """Go on with the message that was judged, and with what came behind it."""
-        self._judging = False
-        if self._session.over:
-            return
-        self._decision = decision
         if self._session.group is None and not self._session.driver.working:
             self.go_on()
 
@@ -434,7 +362,7 @@ class Frontend(asyncio.BufferedProtocol):
         if not self._stopped:
             return
         crowded = len(self._held) > max(_BACKLOG, self._needed) and self._waiter is None
-        if not (self._paused or self._judging or crowded or self.transport.is_closing()):
+        if not (self._paused or self.judging.under_way or crowded or self.transport.is_closing()):
             self._stopped = False
             self.transport.resume_reading()
 

@@ -111,6 +111,10 @@ class Hook(Protocol):
         """
 
     @property
+    def wary(self) -> bool:
+        """Whether `minds` may say so where no transaction is open; else it isn't asked then."""
+
+    @property
     def wants_completions(self) -> bool:
         """Whether `completed` has to be called."""
 

@@ -26,6 +26,7 @@ from pytest_dsql.local.gateway.session import Session
 from pytest_dsql.local.gateway.startup import Startup, StartupRefused
 from pytest_dsql.local.gateway.statements import Statements
 from pytest_dsql.local.gateway.tls import ServerName, ServerNames
+from pytest_dsql.local.gateway.vigil import Vigil
 from pytest_dsql.local.latency.control import ConnectDelays, Pace
 from pytest_dsql.local.quotas import NotTaken, Quotas
 from pytest_dsql.local.roles import DENIED, no_access, no_action
@@ -78,6 +79,7 @@ class Reception:
         self.logins: set[Login] = set()  #: that are under way
         self.lenders: dict[str, Lender] = {}  #: by the cluster's id
         self.adjudicators: dict[str, Adjudicator] = {}  #: by the cluster's id
+        self.vigil = Vigil(asyncio.get_running_loop())
         self.buffer = memoryview(bytearray(_READ_AT_ONCE))  #: for what any client sends; emptied at once
 
     def lender(self, cluster: Cluster) -> Lender:
@@ -276,7 +278,9 @@ class Login(asyncio.Protocol):
         hooks.insert(0, cluster.trust.hook(wanted.user, principal))
         reception = self._reception
         lender, adjudicator = reception.lender(cluster), reception.adjudicator(cluster)
-        session = Session(cluster, reception.statements, wanted, lender, adjudicator, reception.ended, hooks, pace)
+        session = Session(
+            cluster, reception.statements, wanted, lender, adjudicator, reception.ended, hooks, pace, reception.vigil
+        )
         self._counted = None
         self._reception.begun(session)
         session.join(self._transport, reception.buffer)

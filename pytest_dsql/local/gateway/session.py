@@ -33,6 +33,7 @@ from pytest_dsql.local.gateway.outgoing import Outgoing
 from pytest_dsql.local.gateway.startup import Startup
 from pytest_dsql.local.gateway.statements import Statements
 from pytest_dsql.local.gateway.transaction import Transactions
+from pytest_dsql.local.gateway.vigil import Vigil
 from pytest_dsql.local.latency.control import Pace
 
 #: Bytes that may wait for a slow client before its backend is paused.
@@ -66,6 +67,7 @@ class Session:
         "statements",
         "status",
         "transactions",
+        "vigil",
     )
 
     def __init__(
@@ -78,6 +80,7 @@ class Session:
         ended: Callable[[Session], object] | None = None,
         hooks: Sequence[Hook] = (),
         pace: Pace | None = None,
+        vigil: Vigil | None = None,
     ) -> None:
         self.cluster = cluster
         self.statements = statements
@@ -89,6 +92,7 @@ class Session:
         self.leaving = False  #: the client has said goodbye
         self.over = False  #: both sides are being closed
         self.pace = pace  #: how long answers are held back
+        self.vigil = vigil  #: the loop's
         #: Called when a statement was answered and no transaction is open.
         self.at_rest: Callable[[], object] | None = None
         self.transactions = Transactions(cluster, hooks)
@@ -180,6 +184,8 @@ class Session:
         if self.transactions.current is not None:
             self.settle(committed=group.error is None and group.tag not in (None, b"ROLLBACK"))
         self.go_on()
+        if self.vigil is not None and self.group is None:
+            self.vigil.stay(self.vigil.statement)
 
     def go_on(self) -> None:
         """Look at what the client has sent meanwhile: everything before it is answered."""

@@ -36,13 +36,14 @@ def rows_written(tag: bytes) -> int:
 class Transactions:
     """The transactions of one session, one after the other."""
 
-    __slots__ = ("_cluster", "_hooks", "_listening", "_read_only", "_seen", "current", "wants_completions")
+    __slots__ = ("_cluster", "_hooks", "_listening", "_read_only", "_seen", "_wary", "current", "wants_completions")
 
     def __init__(self, cluster: Cluster, hooks: Sequence[Hook]) -> None:
         self.current: TransactionState | None = None
         self.wants_completions = any(hook.wants_completions for hook in hooks)
         self._cluster = cluster
         self._hooks = tuple(hooks)
+        self._wary = tuple(hook for hook in hooks if hook.wary)
         self._listening = tuple(hook for hook in hooks if hook.wants_completions)
         self._seen = cluster.catalog_version
         self._read_only = False
@@ -58,7 +59,7 @@ class Transactions:
         if self._seen != self._cluster.catalog_version:
             return True
         current = self.current
-        for hook in self._hooks:  # noqa: SIM110 - a generator costs more than the rest
+        for hook in self._hooks if current is not None else self._wary:  # noqa: SIM110 - a generator costs more
             if hook.minds(current):
                 return True
         return False

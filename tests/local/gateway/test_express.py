@@ -186,6 +186,26 @@ def test_what_is_read_is_counted(short: RunningGateway, client: pq.abc.PGconn, c
     query(client, "UPDATE short SET v = 20 WHERE k = 2")
 
 
+def test_answers_of_several_forms_are_told_apart(
+    short: RunningGateway, client: pq.abc.PGconn, counter: Counter
+) -> None:
+    """What an answer begins and ends with is remembered for the next one, which may be another."""
+    ask(client, "send_prepare", b"up to", b"SELECT k, v FROM short WHERE k <= $1 ORDER BY k")
+    told(client, b"up to", b"2")
+    meter = short.cluster.dpu
+    meter.reset()
+    counter.both()
+    for _ in range(2):
+        for up_to, rows in ((b"2", ["1", "2"]), (b"1", ["1"]), (b"0", [])):
+            result = ask(client, "send_query_prepared", b"up to", (up_to,))
+            assert [(result.get_value(row, 0) or b"").decode() for row in range(result.ntuples)] == rows
+            assert result.command_status == b"SELECT %d" % len(rows)
+            assert told(client, b"read", b"2") == "20"
+    assert counter.both() == (12, 12)
+    counted = {answer[1]: count for answer, count in meter._reads.items() if answer[0].sql != SELECT}
+    assert counted == {b"SELECT 2": 2, b"SELECT 1": 2, b"SELECT 0": 2}
+
+
 def test_whoever_minds_is_asked(short: RunningGateway, client: pq.abc.PGconn, counter: Counter) -> None:
     told(client, b"read", b"1")
     cluster = short.cluster

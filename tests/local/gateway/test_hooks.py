@@ -23,7 +23,7 @@ REFUSAL = Refusal("54000", "no more of that", "detail", "hint")
 class Telling:
     """Does what a test asks for, and remembers what it was told."""
 
-    wants_completions = True
+    wary = wants_completions = True
 
     def __init__(self) -> None:
         self.told: list[Any] = []

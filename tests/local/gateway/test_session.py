@@ -15,7 +15,7 @@ from psycopg import pq
 from pytest_dsql.local.cluster import Cluster
 from pytest_dsql.local.dialect.judgement import Judgement
 from pytest_dsql.local.gateway import frames
-from pytest_dsql.local.gateway.frontend import LONG_MESSAGE
+from pytest_dsql.local.gateway.judging import LONG_MESSAGE
 from tests.local.gateway.harness import (
     RawClient,
     RunningGateway,

@@ -83,6 +83,19 @@ class MemoryTransport(asyncio.Transport):
         self.close()
 
 
+def _receive(protocol: asyncio.BaseProtocol, data: bytes) -> None:
+    """Give a protocol what was received, as its transport would."""
+    if not isinstance(protocol, asyncio.BufferedProtocol):
+        cast(asyncio.Protocol, protocol).data_received(data)
+        return
+    while data:
+        buffer = cast(memoryview, protocol.get_buffer(len(data)))
+        size = min(len(buffer), len(data))
+        buffer[:size] = data[:size]
+        protocol.buffer_updated(size)
+        data = data[size:]
+
+
 class MemoryClient:
     """A client in the gateway's event loop."""
 
@@ -104,7 +117,7 @@ class MemoryClient:
         if not self.transport.is_reading():
             await self.transport.readable()
         if not self.closed:
-            self.transport.protocol.data_received(data)
+            _receive(self.transport.protocol, data)
 
     async def until(self, condition: Callable[[bytes], bool], timeout_s: float = _PATIENCE_S) -> bytes:
         """Give what has been received when the condition holds for it, or when the connection ends."""
