@@ -1,4 +1,4 @@
-"""Operations under load: what index builds, new columns, bulk deletes and ending sessions do to orders beside them."""
+"""Operations under load: what index builds, new columns, bulk deletes, ending sessions and tokens do to orders."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ Connect = Callable[..., "psycopg.Connection[Any]"]
 
 #: DSQL allows 3,000 modified rows per transaction (AWS user guide, "Cluster quotas and database limits").
 BATCH = 2_500
+#: Where connections are to be made anew all the time.
+SESSION_S = 3.0
 
 
 @pytest.fixture(autouse=True)
@@ -139,3 +141,26 @@ def test_sessions_end_beside_the_orders(
     )
     cell.assert_consistent()
     assert cell.connect.succeeded > connections
+
+
+def test_tokens_are_renewed_beside_the_orders(
+    dsql_load: Load, dsql_orders: Orders, dsql_plan: Plan, connections: int, dsql_local: LocalControls
+) -> None:
+    """Connections are made anew all the time, and twice every token runs out: each then needs one that was just signed.
+
+    A token lives 15 minutes (AWS user guide, "Generating an authentication token in Amazon Aurora DSQL"); the engine's
+    clock goes on by more than that. Nothing is lost, and next to nothing fails for want of a token.
+    """
+    dsql_local.limits.set(session_s=SESSION_S)
+
+    def expire() -> None:
+        for _time in range(2):
+            # A token tells the second in which it was signed: until the next one, the engine takes new ones for old.
+            time.sleep(2 * SESSION_S - time.time() % 1 + 0.98)
+            dsql_local.clock.move(1_000)
+
+    cell = dsql_load.closed(dsql_orders.mix, connections=connections, duration=dsql_plan.beside_window_s, during=expire)
+    cell.assert_consistent()
+    assert cell.connect.tokens_signed >= 3
+    assert cell.connect.succeeded >= 3 * connections
+    assert cell.failure_rate < 0.01

@@ -21,6 +21,7 @@ from pytest_dsql.experiment.stretch import (
 from pytest_dsql.load.arrivals import SCHEDULED
 from pytest_dsql.load.cost import NO_BOOKS, Books, Dpu
 from pytest_dsql.load.measurement import Arrival, ConnectStats, Measurement
+from pytest_dsql.load.plan import LONG_FROM_S
 from pytest_dsql.transaction import Mix
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Load:
     note: Callable[[str, Mapping[str, Any]], None]  #: keeps figures that are no cell's
     #: How much latency and how many faults the target has injected so far: when it grows, a cell was simulated.
     injections: Callable[[], int] = lambda: 0
+    engine: int | None = None  #: the process of the embedded engine, when that is the target: cells look at it
     scheduler: Client | None = None  #: of Dask, whose workers make the load; None: this host
     kept: KeptCells | None = None  #: where whole cells are kept for when the run is resumed; None: nowhere
     about: Mapping[str, Any] = field(default_factory=dict)  #: of the whole run: a cell is taken only if alike
@@ -340,7 +342,14 @@ class Load:
         repeat = self._repeat
         shape = Shape(identity, arrival, mix, connections, min(workers, connections), warmup, duration, how)
         surroundings = Surroundings(
-            self.endpoint, self.connect, self.seed, self.progress, self.injections, self.scheduler, self.books
+            self.endpoint,
+            self.connect,
+            self.seed,
+            self.progress,
+            self.injections,
+            self.scheduler,
+            self.books,
+            self.engine,
         )
 
         keeper = Keeper(self.kept, identity, {**self.about, "repeat": repeat, **shape.arguments()})
@@ -371,7 +380,7 @@ class Load:
                 invariants=invariants,
                 repeat=repeat,
                 window_s=duration,
-                extend=None if measurement.long is not None else more,
+                extend=None if duration > LONG_FROM_S else more,
                 record=record,
             )
             self._cells.append(cell)

@@ -65,6 +65,7 @@ class Repeats:
             tuple(result for one in verdicts for result in one.objectives),
             max(one.look for one in verdicts),
             generator_signs=tuple(dict.fromkeys(sign for one in verdicts for sign in one.generator_signs)),
+            engine_signs=tuple(dict.fromkeys(sign for one in verdicts for sign in one.engine_signs)),
         )
 
     def _spreads(self) -> list[str]:

@@ -105,6 +105,7 @@ class Surroundings:
     injections: Callable[[], int]  #: how much latency and how many faults the target has injected so far
     scheduler: Client | None  #: whose workers make the load; None: this host
     books: Books = NO_BOOKS  #: tell what a cell has used
+    engine: int | None = None  #: the process of the embedded engine, when that is the target
 
 
 def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tuple[Measurement, dict[str, int] | None]:
@@ -113,7 +114,7 @@ def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tup
     Raises what `run_cell` does; Unchecked because of what `during`, or the check itself, raised.
     """
     from pytest_dsql.load.fleet import CellInterrupted, run_cell
-    from pytest_dsql.load.plan import ANSWER_TIMEOUT_S, CellPlan
+    from pytest_dsql.load.plan import ANSWER_TIMEOUT_S, CellPlan, long_from_s
 
     workload = shape.mix.workload
     run = begin(shape, on, window_s)
@@ -134,13 +135,14 @@ def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tup
         retry=replace(RETRY, attempts=how.get("attempts", RETRY.attempts)),
         pipeline=how.get("pipeline", False),
         answer_timeout_s=how.get("answer_timeout", ANSWER_TIMEOUT_S),
+        long_from_s=long_from_s(shape.window_s),
     )
     before = on.injections()
     beside = Beside(how.get("during"))
     used = on.books.begin()
     try:
         with on.progress(shape.id) as show:
-            measurement = run_cell(plan, progress=beside.watching(show), scheduler=on.scheduler)
+            measurement = run_cell(plan, progress=beside.watching(show), scheduler=on.scheduler, engine=on.engine)
     except CellInterrupted as interruption:
         if interruption.measurement is not None:
             interruption.measurement.simulated = on.injections() != before

@@ -1,12 +1,14 @@
 """What runs on another host: an actor of a Dask worker that starts one of our worker processes and passes messages.
 
 A Dask task may not fork and shares its process with others, so the load is driven by a process of its own, exactly as
-on this host; the agent only carries its messages to and fro.
+on this host. The agent carries its messages to and fro; but the requests it reports are counted here, beside it, and
+only the counts go on, once a second: no more of them at a higher rate, and no work for the process that measures.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import select
 import shutil
 import socket
@@ -17,10 +19,17 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
+
+from pytest_dsql.load.wire import pack_counts
+
+if TYPE_CHECKING:
+    from pytest_dsql.load.digest import Condenser
 
 #: An agent that nobody has asked anything for so long ends its process: the controller is gone.
 ABANDONED_S: Final = 30.0
+#: How often counts are passed on.
+COUNTS_S: Final = 1.0
 _LENGTH: Final = struct.Struct("!Q")
 _CHUNK: Final = 1 << 18
 
@@ -36,6 +45,9 @@ class Agent:
         self._output = (self._directory / "output").open("w+b")
         self._incoming = bytearray()
         self._asked_s = time.monotonic()
+        self._nothing = b""  #: an empty `Condenser` of the cell, pickled; empty while requests are not counted
+        self._counted: Condenser | None = None  #: what was counted since counts were passed on; None: nothing
+        self._passed_on_s = 0.0
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "pytest_dsql.load.worker", str(theirs.fileno())],
             pass_fds=(theirs.fileno(),),
@@ -70,6 +82,10 @@ class Agent:
         self._asked_s = time.monotonic()
         self._sock.sendall(_LENGTH.pack(len(message)) + message)
 
+    def count(self, nothing: bytes) -> None:
+        """Count the requests that the process reports; `nothing` is a pickled `Condenser`, its window by our clock."""
+        self._nothing = nothing
+
     def poll(self, patience_s: float) -> tuple[list[bytes], str | None]:
         """Return what the process has said, pickled, and how it ended; waits for something, but not for long."""
         self._asked_s = time.monotonic()
@@ -93,7 +109,26 @@ class Agent:
                     break
                 messages.append(bytes(self._incoming[_LENGTH.size : end]))
                 del self._incoming[:end]
-        return messages, ended
+        return self._count(messages, at_once=ended is not None) if self._nothing else messages, ended
+
+    def _count(self, messages: list[bytes], *, at_once: bool) -> list[bytes]:
+        """Count the reports among the messages; return the others, behind the counts when these are due."""
+        others: list[bytes] = []
+        for pickled in messages:
+            message = pickle.loads(pickled)  # noqa: S301 - from our own process
+            if message[0] != "report":
+                others.append(pickled)
+                continue
+            if self._counted is None:
+                self._counted = pickle.loads(self._nothing)  # noqa: S301 - from the controller
+            self._counted.add(message[1])
+        now_s = time.monotonic()
+        if self._counted is not None and (others or at_once or now_s - self._passed_on_s >= COUNTS_S):
+            self._passed_on_s = now_s
+            counts = pack_counts(self._counted)
+            self._counted = None
+            return [pickle.dumps(("counts", counts)), *others]
+        return others
 
     def _epitaph(self) -> str:
         try:

@@ -12,9 +12,9 @@ import psycopg
 from psycopg.generators import execute
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 
-from pytest_dsql.errors import RETRYABLE, ErrorClass, TransactionError, UsageError
+from pytest_dsql.errors import RETRYABLE, TransactionError, UsageError
 from pytest_dsql.load.measurement import Outcome
-from pytest_dsql.load.retry import RETRY, RetryPolicy
+from pytest_dsql.load.retry import RETRY, RetryPolicy, committed_after, is_unknown_end
 from pytest_dsql.load.statements import (
     BEGIN,
     COMMIT,
@@ -33,7 +33,6 @@ from pytest_dsql.transaction import Context, Last, Rejected, Transaction
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
 
-_UNKNOWN_END: Final = frozenset({ErrorClass.CONNECTION, ErrorClass.TRANSIENT})
 _COPY: Final = frozenset({int(ExecStatus.COPY_IN), int(ExecStatus.COPY_OUT), int(ExecStatus.COPY_BOTH)})
 
 
@@ -117,13 +116,12 @@ class _Request:
             self._unanswered_commit = False
             ended = self._attempt()
             if not isinstance(ended, Fault):
-                committed = Outcome.OK if self._attempts == 1 else Outcome.OK_RETRIED
                 if not isinstance(ended, Rejected):
-                    return self._executed(committed, ended, fault)
+                    return self._executed(committed_after(self._attempts), ended, fault)
                 outcome = self._settle(Outcome.REJECTED) if self._doubted else Outcome.REJECTED
                 return self._executed(outcome, ended, fault)
             fault = ended
-            if self._unanswered_commit and fault.error_class in _UNKNOWN_END:
+            if self._unanswered_commit and is_unknown_end(fault.error_class):
                 self._doubted = True
                 outcome = self._settle(Outcome.FAILED)
                 if outcome is not Outcome.FAILED:
@@ -291,6 +289,6 @@ class _Request:
                 if not isinstance(result, Fault):
                     if result.ntuples == 0:
                         return outcome
-                    return Outcome.OK if self._attempts == 1 else Outcome.OK_RETRIED
+                    return committed_after(self._attempts)
             if not self._pause(tries):
                 return Outcome.AMBIGUOUS

@@ -101,6 +101,15 @@ class Histogram:
             self.counts[0] = self.counts.get(0, 0) + count
             self.n += count
 
+    def include(self, other: Histogram) -> None:
+        """Count what another has counted."""
+        counts = self.counts
+        for bucket, count in other.counts.items():
+            counts[bucket] = counts.get(bucket, 0) + count
+        self.n += other.n
+        self.total_ns += other.total_ns
+        self.max_ns = max(self.max_ns, other.max_ns)
+
     def percentile(self, thousandths: int) -> int:
         """Return a percentile by nearest rank, at most 0.1 % too long. Raises ValueError without values."""
         return min(edge_ns(percentile_edge(self.counts, self.n, thousandths)), self.max_ns)

@@ -27,7 +27,7 @@ from pytest_dsql.load.sampled import (
     uncountable,
 )
 from pytest_dsql.load.statistics import Summaries
-from pytest_dsql.load.table import GENERATOR, cell_table, generator_figures
+from pytest_dsql.load.table import GENERATOR, cell_table, engine_figures, generator_figures
 from pytest_dsql.slo.connecting import EXPLAINED
 from pytest_dsql.slo.evidence import Evidence, Generator
 from pytest_dsql.slo.interval import CONFIDENCE
@@ -191,9 +191,9 @@ class Cell:
         return self.measurement.cost
 
     @property
-    def is_long(self) -> bool:
-        """Whether requests were only counted: percentiles are then at most 0.1 % too long, and it has one look."""
-        return self.measurement.long is not None
+    def is_counted(self) -> bool:
+        """Whether requests were only counted, not kept: percentiles are then at most 0.1 % too long."""
+        return self.measurement.counted is not None
 
     @property
     def series(self) -> Series:
@@ -230,9 +230,9 @@ class Cell:
         for known, verdict in self._verdicts:
             if known == slo:
                 return verdict
-        if self.is_long and (limits := uncountable(slo)):
+        if self.is_counted and (limits := uncountable(slo)):
             raise UsageError(
-                "the requests of a long cell are counted by four digits of their latency, so its limits can have no "
+                "the requests of the cell are only counted, by four digits of their latency, so its limits can have no "
                 f"more: {', '.join(f'{one:g} ms' for one in limits)}"
             )
         looks = LOOKS if self._extend is not None else 1
@@ -247,7 +247,9 @@ class Cell:
                 verdict = replace(verdict, reasons=(*verdict.reasons, f"It can't have more samples: {reached}."))
                 break
             self._add(windows, *stretch)
-        verdict = replace(verdict, reasons=(*verdict.reasons, f"{GENERATOR}{generator_figures(self)}."))
+        engine = engine_figures(self)
+        figures = generator_figures(self) + ("" if engine is None else f"; the embedded engine: {engine}")
+        verdict = replace(verdict, reasons=(*verdict.reasons, f"{GENERATOR}{figures}."))
         self._keep(slo, verdict)
         return verdict
 
@@ -342,6 +344,7 @@ class Cell:
             tuple(objectives),
             max(one.look for one in verdicts),
             generator_signs=tuple(dict.fromkeys(sign for one in verdicts for sign in one.generator_signs)),
+            engine_signs=tuple(dict.fromkeys(sign for one in verdicts for sign in one.engine_signs)),
         )
 
     def table(self, verdict: Verdict | None = None) -> str:
@@ -370,6 +373,7 @@ class Cell:
                 offered_rate=measured.arrival.rate,
                 workers=measured.workers,
             ),
+            engine_starved=None if measured.engine is None else measured.engine.starved,
             invariants=self.invariants,
             interrupted=measured.interrupted,
             complete=complete,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Final, final
-
-from pytest_dsql.load.recorder import Batch
 
 #: Questions asked of a clock; the one that was answered fastest counts.
 _QUESTIONS: Final = 10
@@ -32,17 +29,9 @@ class ClockDifference:
     def to_ours(self, message: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return a worker's message with its times on our clock."""
         match message:
-            case ("report", Batch() as batch):
-                return ("report", replace(batch, clean=[self._moved(*columns) for columns in batch.clean]))
             case ("decided", stats, decided_ns):
                 return ("decided", stats, decided_ns - self.ahead_ns)
         return message
-
-    def _moved(
-        self, starts: array[int], ends: array[int], waits: array[int]
-    ) -> tuple[array[int], array[int], array[int]]:
-        ahead = self.ahead_ns
-        return array("q", (at - ahead for at in starts)), array("q", (at - ahead for at in ends)), waits
 
 
 def compare(theirs: Callable[[], int], ours: Callable[[], int] = perf_counter_ns) -> ClockDifference:

@@ -1,4 +1,4 @@
-"""The requests of a long cell, counted as they come instead of kept: as large after a day as after a minute.
+"""Requests counted as they come instead of kept: as large after a day as after a minute, and at any rate.
 
 What a verdict needs is counted: durations by bucket over the whole window, and by stretches of it, so that clusters of
 slow requests can be told. Nothing refers to a single request any more.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from operator import sub
-from typing import Final, final
+from operator import add, sub
+from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.load.buckets import Histogram, buckets_of, coarse
 from pytest_dsql.load.measurement import Kind, Outcome
@@ -22,8 +22,13 @@ from pytest_dsql.load.stretches import Stretches
 from pytest_dsql.slo.throughput import SLICES
 from pytest_dsql.transaction import Transaction
 
-#: Stretches into which the window is cut for the design effect: eight for each of its batches.
-_STRETCHES: Final = 256
+if TYPE_CHECKING:
+    from pytest_dsql.load.plan import CellPlan
+
+#: Stretches into which the window is cut: about eight for each batch of the design effect, and a whole number for each
+#: slice in which a rate is judged.
+_STRETCHES: Final = 13 * SLICES
+_HISTOGRAMS: Final = ("latency", "wait", "service", "backoff", "served", "unfinished", "unfinished_served")
 _ANSWERED: Final = frozenset({Outcome.OK, Outcome.OK_RETRIED, Outcome.REJECTED})
 _COMMITTED: Final = frozenset({Outcome.OK, Outcome.OK_RETRIED})
 
@@ -31,7 +36,7 @@ _COMMITTED: Final = frozenset({Outcome.OK, Outcome.OK_RETRIED})
 @final
 @dataclass(slots=True)
 class Digest:
-    """The requests of one transaction in one cell, counted. See `Samples`, whose part it plays in a long cell."""
+    """The requests of one transaction in one cell, counted. See `Samples`, whose part it plays."""
 
     name: str
     kind: Kind
@@ -60,11 +65,31 @@ class Digest:
         """Return how many requests ended in one of `outcomes`."""
         return sum(self.outcomes[one] for one in outcomes)
 
+    @property
+    def stretches(self) -> int:
+        """How many stretches have been begun."""
+        return 1 + max((*self.latencies, *self.servings, *self.failures), default=-1)
+
+    def include(self, other: Digest, after: int = 0) -> None:
+        """Count what another has counted, its stretches moved behind the first `after`."""
+        self.outcomes = list(map(add, self.outcomes, other.outcomes))
+        self.attempts += other.attempts
+        self.failed_sent += other.failed_sent
+        for name in _HISTOGRAMS:
+            getattr(self, name).include(getattr(other, name))
+        self.latencies.include(other.latencies, after)
+        self.servings.include(other.servings, after)
+        for stretch, count in other.failures.items():
+            self.failures[after + stretch] = self.failures.get(after + stretch, 0) + count
+        for key, count in other.errors.items():
+            self.errors[key] = self.errors.get(key, 0) + count
+        self.messages = other.messages | self.messages
+
 
 @final
 @dataclass(slots=True)
-class LongCell:
-    """What a long cell has in place of samples."""
+class CountedCell:
+    """What a cell has in place of samples whose requests were only counted."""
 
     digests: dict[str, Digest]  #: by transaction
     series: Series
@@ -89,11 +114,18 @@ class Condenser:
         self.ambiguous: Final = [0] * count
         self.outcomes: Final = [0] * len(Outcome)
         self.errors: Final[dict[str, int]] = {}
+        self._successes: Final = [0] * _STRETCHES  #: committed, by stretch
         self._digests: Final = [Digest(one.name, one.kind) for one in transactions]
         self._window: Final = (window_start_ns, window_end_ns)
         length_ns = max(1, window_end_ns - window_start_ns)
-        self._stretch_ns: Final = -(-length_ns // _STRETCHES)
+        self._length_ns: Final = length_ns
         self._series: Final = SeriesMaker(length_ns, most_points)
+
+    @classmethod
+    def of(cls, plan: CellPlan, start_ns: int) -> Condenser:
+        """Return an empty one for a cell that starts at `start_ns`, by the clock of the workers it will count for."""
+        opens_ns = start_ns + int(plan.warmup_s * 1e9)
+        return cls(plan.mix.transactions, window_start_ns=opens_ns, window_end_ns=opens_ns + int(plan.window_s * 1e9))
 
     def add(self, batch: Batch) -> None:
         """Count one worker's batch."""
@@ -124,6 +156,21 @@ class Condenser:
             digest.servings.pack()
         self._series.pack()
 
+    def include(self, other: Condenser) -> None:
+        """Count what another of the same cell has counted, by whatever clock."""
+        for mine, theirs in (
+            (self.committed, other.committed),
+            (self.ambiguous, other.ambiguous),
+            (self.outcomes, other.outcomes),
+            (self._successes, other._successes),
+        ):
+            mine[:] = map(add, mine, theirs)
+        for key, count in other.errors.items():
+            self.errors[key] = self.errors.get(key, 0) + count
+        for digest, more in zip(self._digests, other._digests, strict=True):
+            digest.include(more)
+        self._series.include(other._series)
+
     def _add_clean(self, digest: Digest, clean: Clean) -> None:
         """Count requests that committed at their first attempt."""
         opens_ns, closes_ns = self._window
@@ -150,19 +197,20 @@ class Condenser:
             digest.wait.add_nothing(count)
         digest.service.add(served, served_buckets)
         digest.served.add(served, served_buckets)
-        series, stretch_ns, step_ns = self._series, self._stretch_ns, self._series.step_ns
+        series, length_ns, step_ns = self._series, self._length_ns, self._series.step_ns
         places = [start - opens_ns for start in starts]
+        stretch_of = [place * _STRETCHES // length_ns for place in places]
         for point, many in Counter(place // step_ns for place in places).items():
             series.count(point, success=many, attempts=many)
+        for stretch, many in Counter(stretch_of).items():
+            self._successes[stretch] += many
         for (point, bucket), many in Counter(
             zip((place // step_ns for place in places), map(coarse, buckets), strict=True)
         ).items():
             series.answered(point, bucket, many)
         for stretches, these in ((digest.latencies, buckets), (digest.servings, served_buckets if waits else None)):
             if these is not None:
-                for (stretch, bucket), many in Counter(
-                    zip((place // stretch_ns for place in places), map(coarse, these), strict=True)
-                ).items():
+                for (stretch, bucket), many in Counter(zip(stretch_of, map(coarse, these), strict=True)).items():
                     stretches.count(stretch, bucket, many)
 
     def _add_other(
@@ -171,7 +219,7 @@ class Condenser:
         """Count one request that took another course."""
         digest.outcomes[outcome] += 1
         digest.attempts += attempts
-        stretch = start // self._stretch_ns
+        stretch = start * _STRETCHES // self._length_ns
         point = start // self._series.step_ns
         served = latency - wait
         if outcome in _ANSWERED:
@@ -192,13 +240,35 @@ class Condenser:
         else:
             digest.failures[stretch] = digest.failures.get(stretch, 0) + 1
             digest.failed_sent += served > 0
+        self._successes[stretch] += outcome in _COMMITTED
         failed = outcome not in _ANSWERED and outcome is not Outcome.CANCELLED
         self._series.count(point, success=int(outcome in _COMMITTED), attempts=attempts, failures=int(failed))
 
-    def result(self, duration_s: float) -> LongCell:
+    def result(self, duration_s: float) -> CountedCell:
         """Return what was counted of the window, of which so many seconds were measured."""
-        return LongCell(
+        return CountedCell(
             {one.name: one for one in self._digests},
             self._series.series(duration_s),
-            self._series.successes(duration_s, SLICES),
+            slices_of([(self._length_ns / 1e9 / _STRETCHES, self._successes)], duration_s),
         )
+
+
+def slices_of(parts: Iterable[tuple[float, Sequence[int]]], duration_s: float) -> list[int]:
+    """Return counts by equal slices of a window of so many seconds.
+
+    `parts` follow one another: each has a length in seconds and the counts of successive stretches of that length. What
+    lies on a border is divided in proportion.
+    """
+    slice_s = duration_s / SLICES
+    found = [0.0] * SLICES
+    begins = 0.0
+    for length_s, counts in parts:
+        for count in counts:
+            ends = begins + length_s
+            if count and slice_s > 0:
+                for index in range(min(SLICES - 1, int(begins / slice_s)), min(SLICES - 1, int(ends / slice_s)) + 1):
+                    last = index == SLICES - 1  # of a cell that was ended early, what began meanwhile as well
+                    part = (ends if last else min(ends, (index + 1) * slice_s)) - max(begins, index * slice_s)
+                    found[index] += count * max(0.0, part) / length_s
+            begins = ends
+    return [round(one) for one in found]

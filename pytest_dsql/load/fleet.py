@@ -14,12 +14,14 @@ from pytest_dsql.errors import DsqlError, LoadFailed
 from pytest_dsql.load.digest import Condenser
 from pytest_dsql.load.health import worst
 from pytest_dsql.load.loop import Loop
+from pytest_dsql.load.machine import MachineWatch
 from pytest_dsql.load.measurement import ConnectStats, Measurement, Outcome
 from pytest_dsql.load.merging import merge_connects
 from pytest_dsql.load.plan import CellPlan
 from pytest_dsql.load.processes import Fleet, Worker
 from pytest_dsql.load.recorder import Done, Tallies
 from pytest_dsql.load.statistics import distribution
+from pytest_dsql.load.wire import unpack_counts
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -32,6 +34,7 @@ _FAR_LEAD_NS: Final = 1_500_000_000
 #: What a worker may take beyond its plan before it is killed.
 _GRACE_S: Final = 30.0
 _PROGRESS_S: Final = 0.25
+_STALE_NS: Final = 1_500_000_000
 
 
 @final
@@ -63,8 +66,11 @@ def run_cell(
     *,
     progress: Callable[[Progress], None] | None = None,
     scheduler: Client | None = None,
+    engine: int | None = None,
 ) -> Measurement:
     """Run a cell and return what it measured; with a Dask `scheduler`, on the hosts of its workers.
+
+    `engine` is the process of the embedded engine when that is what is measured: then it is looked at, too.
 
     A worker that dies ends the cell: `Measurement.interrupted` says so, and what had been reported is kept. Raises
     ConnectionFailed or CredentialsError when the first connections can't be made, TransactionError when a
@@ -78,7 +84,7 @@ def run_cell(
         mix=plan.mix.without_workload(),
         run=replace(plan.run, snapshot=None),  # the controller's own note, and possibly large
     )
-    cell = _Cell(plan, progress, scheduler)
+    cell = _Cell(plan, progress, scheduler, engine)
     try:
         return cell.measure()
     finally:
@@ -89,12 +95,21 @@ def run_cell(
 class _Cell:
     """One run of a cell, seen from the controller."""
 
-    def __init__(self, plan: CellPlan, progress: Callable[[Progress], None] | None, scheduler: Client | None) -> None:
+    def __init__(
+        self,
+        plan: CellPlan,
+        progress: Callable[[Progress], None] | None,
+        scheduler: Client | None,
+        engine: int | None,
+    ) -> None:
         self._plan = plan
         self._progress = progress
         self._loop = Loop()
         self._fleet = Fleet(self._loop, received=self._received, died=self._died, scheduler=scheduler)
+        # What other hosts send of each second must not grow with the rate: they count the requests themselves.
+        self._counting = plan.is_long or scheduler is not None
         self._lead_ns = _LEAD_NS if scheduler is None else _FAR_LEAD_NS
+        self._watch = None if engine is None else MachineWatch(engine)
         self._tallies: Tallies | Condenser = Tallies.of(plan.mix.transactions)
         self._shares = plan.shares()
         self._connected = [0] * len(self._shares)
@@ -144,14 +159,18 @@ class _Cell:
     def _begin(self) -> None:
         """Give the word: all workers begin at the same moment of the clock they share."""
         plan = self._plan
+        if self._watch is not None:
+            self._watch.open()
         start_ns = perf_counter_ns() + self._lead_ns
         window_ns = start_ns + int(plan.warmup_s * 1e9)
         end_ns = window_ns + int(plan.window_s * 1e9)
         self._began_ns = start_ns
         self._window_ns = (window_ns, end_ns)
-        if plan.is_long:
-            self._tallies = Condenser(plan.mix.transactions, window_start_ns=window_ns, window_end_ns=end_ns)
+        if self._counting:
+            self._tallies = Condenser.of(plan, start_ns)
         self._fleet.tell("start", start_ns)
+        if self._watch is not None:
+            self._loop.at(end_ns, self._watch.close)
         self._loop.at(end_ns + int((plan.drain_s + _GRACE_S) * 1e9), self._kill_the_late)
 
     def _kill_the_late(self) -> None:
@@ -179,6 +198,10 @@ class _Cell:
         match message:
             case ("report", batch):
                 self._tallies.add(batch)
+                return
+            case ("counts", packed):
+                assert isinstance(self._tallies, Condenser)
+                self._tallies.include(unpack_counts(packed))
                 return
             case ("alive", connected):
                 self._connected[worker.index] = connected
@@ -215,6 +238,8 @@ class _Cell:
         if self._interrupted is None:
             self._interrupted = reason
             self._interrupted_ns = perf_counter_ns()
+            if self._watch is not None:
+                self._watch.close()
         self._fleet.tell("stop")
 
     # -- signals -------------------------------------------------------------------------------------------------
@@ -256,8 +281,10 @@ class _Cell:
                 phase, phase_s, since_ns = "drain", plan.drain_s, closes_ns
         tallies = self._tallies
         committed = sum(tallies.committed)
-        self._recent = [*self._recent[-4:], (now_ns, committed)]
-        then_ns, before = self._recent[0]
+        # Other hosts tell once a second: a rate is between two moments at which there was something new.
+        if not self._recent or committed != self._recent[-1][1] or now_ns - self._recent[-1][0] > _STALE_NS:
+            self._recent = [*self._recent[-4:], (now_ns, committed)]
+        (then_ns, before), (last_ns, latest) = self._recent[0], self._recent[-1]
         self._progress(
             Progress(
                 phase=phase,
@@ -266,7 +293,7 @@ class _Cell:
                 connected=sum(self._connected),
                 connections=plan.connections,
                 outcomes={one.name.lower(): tallies.outcomes[one] for one in Outcome},
-                tps=(committed - before) / ((now_ns - then_ns) / 1e9) if now_ns > then_ns else 0.0,
+                tps=(latest - before) / ((last_ns - then_ns) / 1e9) if last_ns > then_ns else 0.0,
                 errors=dict(tallies.errors),
             )
         )
@@ -296,7 +323,7 @@ class _Cell:
             warmup_s=plan.warmup_s,
             duration_s=duration_s,
             samples=tallies.samples(opens_ns, closes_ns) if isinstance(tallies, Tallies) else {},
-            long=tallies.result(duration_s) if isinstance(tallies, Condenser) else None,
+            counted=tallies.result(duration_s) if isinstance(tallies, Condenser) else None,
             generator=worst([one.health for one in self._done.values() if one.health is not None]),
             connect=connect,
             rtt_ns=distribution(self._rtt or []),
@@ -304,4 +331,5 @@ class _Cell:
             ambiguous=dict(zip(self._tallies.names, self._tallies.ambiguous, strict=True)),
             interrupted=self._interrupted,
             clock_uncertainty_ns=self._fleet.clock_uncertainty_ns,
+            engine=None if self._watch is None else self._watch.work,
         )

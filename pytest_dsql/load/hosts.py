@@ -21,6 +21,7 @@ from pytest_dsql.errors import MissingExtra, UsageError
 from pytest_dsql.load.agent import Agent
 from pytest_dsql.load.channel import Channel
 from pytest_dsql.load.clocks import ClockDifference, compare
+from pytest_dsql.load.digest import Condenser
 from pytest_dsql.load.plan import BurstShare, WorkerShare
 from pytest_dsql.load.shipping import pack
 from pytest_dsql.masking import mask
@@ -133,7 +134,7 @@ class RemoteWorker:
             self.clock = compare(lambda: int(agent.clock_ns().result(timeout=_ANSWER_S)))
             packed = pack(_for_elsewhere(job, agent), elsewhere=True)
             agent.send(pickle.dumps(("job", None, packed))).result(timeout=_ANSWER_S)
-            self._pass_messages(agent, self.clock)
+            self._pass_messages(agent, self.clock, job)
         except UsageError as error:
             self._say(("failed", error))
         except Exception as error:  # whatever Dask raises when a worker of its own is gone
@@ -150,7 +151,7 @@ class RemoteWorker:
         if theirs != ours:
             raise UsageError(f"the Dask worker {self._address} has pytest-dsql {theirs}, and this host {ours}")
 
-    def _pass_messages(self, agent: Any, clock: ClockDifference) -> None:
+    def _pass_messages(self, agent: Any, clock: ClockDifference, job: WorkerShare | BurstShare) -> None:
         self._theirs.setblocking(False)
         outgoing = bytearray()
         while not self._stopping.is_set():
@@ -167,7 +168,10 @@ class RemoteWorker:
                     break
                 message = pickle.loads(memoryview(outgoing)[_LENGTH.size : _LENGTH.size + length])  # noqa: S301 - ours
                 del outgoing[: _LENGTH.size + length]
-                agent.send(pickle.dumps(clock.to_theirs(message))).result(timeout=_ANSWER_S)
+                message = clock.to_theirs(message)
+                if message[0] == "start" and isinstance(job, WorkerShare):
+                    agent.count(pickle.dumps(Condenser.of(job.plan, message[1]))).result(timeout=_ANSWER_S)
+                agent.send(pickle.dumps(message)).result(timeout=_ANSWER_S)
             messages, ended = agent.poll(_POLL_S).result(timeout=_ANSWER_S)
             for pickled in messages:
                 self._say(clock.to_ours(pickle.loads(pickled)))  # noqa: S301 - from our own process

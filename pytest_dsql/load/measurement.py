@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, final
 
 if TYPE_CHECKING:
     from pytest_dsql.load.cost import Cost
-    from pytest_dsql.load.digest import Digest, LongCell
+    from pytest_dsql.load.digest import CountedCell, Digest
 
 Kind: TypeAlias = Literal["read", "write"]
 
@@ -91,6 +91,40 @@ class GeneratorHealth:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class EngineWork:
+    """What the embedded engine had of this machine's cores, all its processes together, in nanoseconds.
+
+    From the beginning of the warm-up to the end of the window.
+    """
+
+    elapsed_ns: int
+    waited_ns: int  #: in the run queue
+    cpu_ns: int
+    others_ns: int  #: CPU of processes that belong neither to the engine nor to the run, and what the hypervisor took
+    busy_ns: int  #: CPU of all processes, likewise
+
+    @property
+    def starved(self) -> float:
+        """How many of its processes, on average, stood waiting for a core because of others.
+
+        These are to blame for a part of the wait: their share of what kept the cores busy.
+        """
+        blamed = self.others_ns / self.busy_ns if self.busy_ns else 0.0
+        return self.waited_ns / self.elapsed_ns * blamed if self.elapsed_ns else 0.0
+
+    def plus(self, other: EngineWork) -> EngineWork:
+        """Return this and another window together."""
+        return EngineWork(
+            self.elapsed_ns + other.elapsed_ns,
+            self.waited_ns + other.waited_ns,
+            self.cpu_ns + other.cpu_ns,
+            self.others_ns + other.others_ns,
+            self.busy_ns + other.busy_ns,
+        )
+
+
+@final
 @dataclass(slots=True)
 class ConnectStats:
     """Connections made in a cell: how many, how long each phase took, which were refused."""
@@ -128,7 +162,7 @@ class Measurement:
     workers: int
     warmup_s: float
     duration_s: float  #: the window's actual length
-    samples: dict[str, Samples]  #: empty in a long cell, whose requests are only counted
+    samples: dict[str, Samples]  #: empty where requests are only counted
     generator: GeneratorHealth
     connect: ConnectStats
     rtt_ns: Distribution | None  #: `SELECT 1` on an idle connection before the cell
@@ -143,12 +177,15 @@ class Measurement:
     interrupted: str | None = None  #: why the cell ended early (a worker died, SIGINT), None when it did not
     simulated: bool = False  #: whether the target injected latency or faults meanwhile
     cost: Cost | None = None  #: what it has used of what is paid for; None when nobody knows
-    long: LongCell | None = None  #: what a long cell has in place of samples
+    #: what the embedded engine had of this machine; None of any other database, and where the system does not tell
+    engine: EngineWork | None = None
+    #: what a cell has in place of samples whose requests are only counted: a long one, one from several hosts
+    counted: CountedCell | None = None
 
     @property
     def requests(self) -> Mapping[str, Samples | Digest]:
-        """The requests of the window by transaction: kept, or in a long cell counted."""
-        return self.samples if self.long is None else self.long.digests
+        """The requests of the window by transaction: kept, or counted."""
+        return self.samples if self.counted is None else self.counted.digests
 
     @property
     def arrivals(self) -> int:

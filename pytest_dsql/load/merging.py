@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
+from pytest_dsql.load.digest import CountedCell, Digest, slices_of
 from pytest_dsql.load.measurement import ConnectStats, GeneratorHealth, Measurement, Samples
+from pytest_dsql.slo.throughput import SLICES
 
 Number = TypeVar("Number", int, float)
 
@@ -19,11 +21,11 @@ def merge_measurements(first: Measurement, second: Measurement) -> Measurement:
 
     The generator is as healthy as in the worse of the two. Raises ValueError when they measured different things.
     """
-    if first.long is not None or second.long is not None:
-        raise ValueError("long cells can't be merged: their requests are only counted")
-    described = [(one.arrival, one.connections, set(one.samples)) for one in (first, second)]
+    described = [(one.arrival, one.connections, set(one.requests)) for one in (first, second)]
     if described[0] != described[1]:
         raise ValueError(f"only measurements of the same cell can be merged, not {described[0]} and {described[1]}")
+    if (first.counted is None) != (second.counted is None):
+        raise ValueError("requests that were kept can't be merged with requests that were only counted")
     shift_ns = round(first.duration_s * 1e9)
     return Measurement(
         arrival=first.arrival,
@@ -45,7 +47,24 @@ def merge_measurements(first: Measurement, second: Measurement) -> Measurement:
         interrupted=first.interrupted or second.interrupted,
         simulated=first.simulated or second.simulated,
         cost=None if first.cost is None or second.cost is None else first.cost.plus(second.cost),
+        engine=None if first.engine is None or second.engine is None else first.engine.plus(second.engine),
+        counted=None
+        if first.counted is None or second.counted is None
+        else _merge_counted((first.counted, first.duration_s), (second.counted, second.duration_s)),
     )
+
+
+def _merge_counted(first: tuple[CountedCell, float], second: tuple[CountedCell, float]) -> CountedCell:
+    """Return what was counted in two windows of so many seconds, the second right behind the first."""
+    (one, one_s), (other, other_s) = first, second
+    after = max((digest.stretches for digest in one.digests.values()), default=0)
+    merged = {}
+    for name, digest in one.digests.items():
+        merged[name] = whole = Digest(digest.name, digest.kind)
+        whole.include(digest)
+        whole.include(other.digests[name], after)
+    parts = [(length_s / SLICES, window.successes) for window, length_s in (first, second) if length_s > 0]
+    return CountedCell(merged, one.series.followed_by(other.series), slices_of(parts, one_s + other_s))
 
 
 def _sum(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:

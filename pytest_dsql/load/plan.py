@@ -24,8 +24,16 @@ CONNECTION_LIFETIME_S: Final = 50 * 60.0
 #: A connection on which an answer is due, and nothing has come for so long, is lost: its peer may be gone without a
 #: word, or hold it open and say nothing (which TCP's own probes don't notice).
 ANSWER_TIMEOUT_S: Final = 60.0
-#: The requests of a cell with a longer window are counted as they come, not kept.
+#: The requests of a window that is longer are counted as they come, not kept.
 LONG_FROM_S: Final = 15 * 60.0
+
+
+def long_from_s(window_s: float) -> float:
+    """Return from which length on the stretches of a cell with such windows are counted: all of them, or none.
+
+    What was kept and what was counted can't be put together, and the last stretch has two windows.
+    """
+    return 0.0 if 2 * window_s > LONG_FROM_S else LONG_FROM_S
 
 
 @final

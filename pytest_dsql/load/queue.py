@@ -7,12 +7,11 @@ published harness had 16 workers of 16 connections and waited 190 ms at 8,100/s 
 
 from __future__ import annotations
 
-from collections import deque
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
-from pytest_dsql.load.lags import Lags
 from pytest_dsql.load.measurement import Outcome
+from pytest_dsql.load.waiting import Carrier, Waiting
 
 if TYPE_CHECKING:
     from pytest_dsql.load.arrivals import Schedule
@@ -27,57 +26,29 @@ _WRITE_OUT_NS: Final = 10_000_000
 _FORGET_FROM: Final = 20_000
 
 
-class Carrier(Protocol):
-    """A connection that carries requests."""
-
-    def carry(self) -> None:
-        """Take what is due from the queue, and begin it."""
-
-
 @final
-class Queue:
+class Queue(Waiting):
     """Hands out the requests that are due, in order of arrival.
 
     Nothing is moved about: what waits is the part of the schedule between the first request that nobody has taken and
     the present.
     """
 
-    __slots__ = (
-        "_after_ns",
-        "_armed_ns",
-        "_end",
-        "_free",
-        "_head",
-        "_loop",
-        "_recorder",
-        "_schedule",
-        "_start_ns",
-        "_window_start_ns",
-        "lags",
-        "taken",
-        "waits",
-    )
+    __slots__ = ("_after_ns", "_armed_ns", "_end", "_head", "_schedule", "_start_ns")
 
     def __init__(self, loop: Loop, schedule: Schedule) -> None:
-        self._loop = loop
+        super().__init__(loop)
         self._schedule = schedule
         self._after_ns = schedule.after_ns
         self._end = len(schedule.after_ns)  #: requests behind it never arrive
         self._head = 0  #: the first request that nobody has taken
-        self._free: deque[Carrier] = deque()
         self._armed_ns = 0  #: when the loop calls next; 0: it was not asked
         self._start_ns = 0
-        self._window_start_ns = 0
-        self._recorder: Recorder | None = None
-        self.taken = 0  #: requests that arrived and were given to a connection, skipped or cancelled
-        self.lags: Final = Lags(12)  #: of the window: how late a request left although a connection was free
-        self.waits: Final = Lags(15)  #: of the window: how long requests waited because no connection was free
 
     def begin(self, start_ns: int, window_start_ns: int, recorder: Recorder) -> None:
         """Let the first request come due; `start_ns` is the start of the cell."""
+        super().begin(start_ns, window_start_ns, recorder)
         self._start_ns = start_ns
-        self._window_start_ns = window_start_ns
-        self._recorder = recorder
         self._arm()
         self._write_out()
 
@@ -105,13 +76,8 @@ class Queue:
 
     def wait(self, carrier: Carrier) -> None:
         """Call the carrier when there is something for it to take."""
-        self._free.append(carrier)
+        super().wait(carrier)
         self._arm()
-
-    def withdraw(self, carrier: Carrier) -> None:
-        """Don't call the carrier any more."""
-        if carrier in self._free:
-            self._free.remove(carrier)
 
     def take(self) -> tuple[int, int] | None:
         """Give the next request that is due, as its intended start and its place in the mix; None when there is none.
@@ -135,15 +101,6 @@ class Queue:
             self._lose(Outcome.SKIPPED, transaction, intended_ns, now_ns)
         return None
 
-    def sent(self, intended_ns: int, now_ns: int, *, was_free: bool) -> None:
-        """Note how late a request was sent. `was_free`: not for want of a connection."""
-        if intended_ns >= self._window_start_ns:
-            if was_free:
-                self.lags.count(now_ns - intended_ns)
-                self.waits.count(0)
-            else:
-                self.waits.count(now_ns - intended_ns)
-
     def _arm(self) -> None:
         if not self._free or self._head >= self._end:
             return
@@ -160,9 +117,7 @@ class Queue:
         while free and self._head < self._end and self._start_ns + after_ns[self._head] <= perf_counter_ns():
             free.popleft().carry()
         if self.over:
-            # Whoever is still free has nothing to come.
-            while free:
-                free.popleft().carry()
+            self._dismiss()
         self._arm()
 
     def settle(self) -> None:
@@ -194,30 +149,6 @@ class Queue:
         self._lose(outcome, self._schedule.transactions[head], self._start_ns + self._after_ns[head], now_ns)
 
     def _lose(self, outcome: Outcome, transaction: int, intended_ns: int, now_ns: int) -> None:
-        assert self._recorder is not None
-        self._recorder.ended(
-            transaction,
-            outcome,
-            intended_ns=intended_ns,
-            end_ns=now_ns,
-            wait_ns=now_ns - intended_ns,
-            backoff_ns=0,
-            attempts=0,
-        )
+        super()._lose(outcome, transaction, intended_ns, now_ns)
         if intended_ns >= self._window_start_ns:
             self.waits.count(now_ns - intended_ns)
-
-    @property
-    def schedule_lag_p99_ns(self) -> int:
-        """How late 99 % of the requests that found a connection free left at most; 0 without any."""
-        return self.lags.quantile_ns(0.99)
-
-    @property
-    def connection_wait_p99_ns(self) -> int:
-        """How long 99 % of all requests waited for a connection at most; 0 without any."""
-        return self.waits.quantile_ns(0.99)
-
-    @property
-    def connection_wait_share(self) -> float:
-        """The share of the requests that found no connection free."""
-        return (self.waits.n - self.lags.n) / self.waits.n if self.waits.n else 0.0

@@ -7,6 +7,7 @@ from typing import Final, final
 
 from pytest_dsql.connect.backoff import BACKOFF
 from pytest_dsql.errors import ErrorClass
+from pytest_dsql.load.measurement import Outcome
 
 
 @final
@@ -48,6 +49,16 @@ class RetryPolicy:
 
 #: The order workload's rule, and everybody's default.
 RETRY: Final = RetryPolicy()
+
+
+def is_unknown_end(error_class: ErrorClass) -> bool:
+    """Tell whether nobody knows, after such an error, if a COMMIT under way has landed: the receipt must say."""
+    return error_class in (ErrorClass.CONNECTION, ErrorClass.TRANSIENT)
+
+
+def committed_after(attempts: int) -> Outcome:
+    """Return the outcome of a request that has committed with its last attempt."""
+    return Outcome.OK if attempts == 1 else Outcome.OK_RETRIED
 
 
 def is_limit(refusal: ErrorClass) -> bool:

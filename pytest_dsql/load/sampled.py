@@ -81,8 +81,8 @@ def requests_of(one: Samples | Digest) -> RequestCounts:
 
 def successes_of(measured: Measurement) -> list[int]:
     """Count the committed transactions by slice of the window in which they were to start."""
-    if measured.long is not None:
-        return measured.long.successes
+    if measured.counted is not None:
+        return measured.counted.successes
     bounds = [round(measured.duration_s * 1e9 * index / SLICES) for index in range(SLICES)]
     slices = [0] * SLICES
     for samples in measured.samples.values():
@@ -95,7 +95,8 @@ def successes_of(measured: Measurement) -> list[int]:
 
 def series_in(measured: Measurement) -> Series:
     """Return the window second by second."""
-    return series_of(measured.samples, measured.duration_s) if measured.long is None else measured.long.series
+    counted = measured.counted
+    return series_of(measured.samples, measured.duration_s) if counted is None else counted.series
 
 
 def uncountable(slo: Slo) -> list[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import add
 from typing import Final, final
 
 from pytest_dsql.load.buckets import coarse_edge_ns, percentile_edge
@@ -34,6 +35,13 @@ class Series:
     p50_ns: list[int | None]
     p99_ns: list[int | None]
     max_ns: list[int | None]
+
+    def followed_by(self, other: Series) -> Series:
+        """Return this and another window as one. Raises ValueError when their points are unlike."""
+        if self.step_s != other.step_s:
+            raise ValueError(f"points of {self.step_s} s can't be followed by points of {other.step_s} s")
+        columns = [getattr(self, name) + getattr(other, name) for name in self.__slots__ if name != "step_s"]
+        return Series(self.step_s, *columns)
 
 
 def step_of(length_ns: int, most_points: int = MOST_POINTS) -> int:
@@ -98,18 +106,15 @@ class SeriesMaker:
         """Keep what is older in less room."""
         self._latencies.pack()
 
-    def successes(self, duration_s: float, slices: int) -> list[int]:
-        """Return the successes of equal slices of the window; a point on a border is divided in proportion."""
-        slice_ns = duration_s * 1e9 / slices
-        found = [0.0] * slices
-        for point, count in enumerate(self._success):
-            begins, ends = point * self.step_ns, min((point + 1) * self.step_ns, duration_s * 1e9)
-            if not count or ends <= begins:
-                continue
-            for index in range(int(begins / slice_ns), min(slices - 1, int(ends / slice_ns)) + 1):
-                part = min(ends, (index + 1) * slice_ns) - max(begins, index * slice_ns)
-                found[index] += count * max(0.0, part) / (ends - begins)
-        return [round(one) for one in found]
+    def include(self, other: SeriesMaker) -> None:
+        """Count what another of the same window has counted."""
+        for mine, theirs in (
+            (self._success, other._success),
+            (self._attempts, other._attempts),
+            (self._failures, other._failures),
+        ):
+            mine[:] = array("Q", map(add, mine, theirs))
+        self._latencies.include(other._latencies)
 
     def series(self, duration_s: float) -> Series:
         """Return the series of the window, as far as it was measured."""

@@ -11,11 +11,11 @@ from array import array
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_dsql.errors import RETRYABLE, ConnectionFailed, ErrorClass, TransactionError
+from pytest_dsql.errors import RETRYABLE, ConnectionFailed, TransactionError
 from pytest_dsql.load.attempt import Attempts, Sign
 from pytest_dsql.load.link import Asking
 from pytest_dsql.load.measurement import Outcome
-from pytest_dsql.load.retry import is_limit
+from pytest_dsql.load.retry import committed_after, is_limit, is_unknown_end
 from pytest_dsql.load.statements import LAST_GOOD_STATUS, Fault, dump
 from pytest_dsql.transaction import Context, Rejected, Transaction, stream_seed
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 #: How long a connection whose replacement could not be made is kept before the next try.
 _REPLACE_AGAIN_NS: Final = 30_000_000_000
-#: Errors after which nobody knows whether a COMMIT under way has landed.
-_UNKNOWN_END: Final = frozenset({ErrorClass.CONNECTION, ErrorClass.TRANSIENT})
 
 #: A turn: before the next request there is something to see to, if there is a next.
 _DUE: Final = Sign()
@@ -172,7 +170,7 @@ class Session(Attempts):
                 break
             fault: Fault = ended
             recorder.error(index, intended_ns, fault.key, fault.message)
-            if self._unanswered_commit and fault.error_class in _UNKNOWN_END:
+            if self._unanswered_commit and is_unknown_end(fault.error_class):
                 self._doubted = True
                 outcome = yield from self._settle(Outcome.FAILED)
                 if outcome is not Outcome.FAILED:
@@ -283,7 +281,7 @@ class Session(Attempts):
                 if result.status <= LAST_GOOD_STATUS:
                     if result.ntuples == 0:
                         return outcome
-                    return Outcome.OK if self._attempts == 1 else Outcome.OK_RETRIED
+                    return committed_after(self._attempts)
                 self._failed(result)
             now_ns = perf_counter_ns()
             resume_ns = self._driver.retry.next_start_ns(

@@ -33,6 +33,13 @@ class Stretches:
             counts = self.fresh.pop(stretch)
             self.packed[stretch] = array("H", counts), array("I", counts.values())
 
+    def include(self, other: Stretches, after: int = 0) -> None:
+        """Count what another has counted, its stretches moved behind the first `after`."""
+        for stretch in other:
+            for bucket, count in other[stretch].items():
+                self.count(after + stretch, bucket, count)
+        self.pack()
+
     def __getitem__(self, stretch: int) -> dict[int, int]:
         """Return the counts of a stretch by bucket; empty when it has none."""
         fresh = self.fresh.get(stretch)

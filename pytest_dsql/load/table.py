@@ -55,7 +55,7 @@ def cell_table(cell: Cell, verdict: Verdict | None) -> str:
             + (SIMULATED if cell.simulated else "")
             + ("" if measured.access == "uniform" else f", access by {measured.access}")
             + (", pipelined" if measured.pipeline else "")
-            + (", requests counted and not kept" if cell.is_long else ""),
+            + (", requests counted and not kept" if cell.is_counted else ""),
         ),
         "",
         _ROW.format("transaction", "metric", "limit", "measured", "requests", "over", "verdict"),
@@ -71,6 +71,7 @@ def cell_table(cell: Cell, verdict: Verdict | None) -> str:
         *_field("errors", _counts(cell.errors, "none")),
         *(line for item in cell.messages.items() for line in _field("", _message(*item))),
         *_field("generator", _generator(cell, verdict)),
+        *_engine(cell, verdict),
         *_field("invariants", _invariants(cell.invariants)),
     ]
     if cell.connect.refused:
@@ -196,6 +197,24 @@ def generator_figures(cell: Cell) -> str:
     if cell.rtt_ms is not None:
         parts.append(f"round trip {cell.rtt_ms:.2f} ms")
     return ", ".join(parts)
+
+
+def engine_figures(cell: Cell) -> str | None:
+    """Return what the embedded engine had of its machine; None of any other database."""
+    work = cell.measurement.engine
+    if work is None or not work.elapsed_ns:
+        return None
+    cores, waiting, others = (ns / work.elapsed_ns for ns in (work.cpu_ns, work.waited_ns, work.others_ns))
+    return f"{cores:.2f} cores, {waiting:.2f} processes in the run queue; other programs {others:.2f} cores"
+
+
+def _engine(cell: Cell, verdict: Verdict | None) -> list[str]:
+    figures = engine_figures(cell)
+    if figures is None:
+        return []
+    return _field(
+        "engine", figures + (": kept waiting by them" if verdict is not None and verdict.engine_signs else "")
+    )
 
 
 def _generator(cell: Cell, verdict: Verdict | None) -> str:

@@ -212,7 +212,7 @@ def _label(cell: Mapping[str, Any]) -> str:
 
 def _verdict(cell: Mapping[str, Any]) -> str:
     outcome = str(cell["verdict"]["outcome"])
-    remarks = ["at least"] if outcome == "pass" and cell["limited_by"] in ("generator", "client") else []
+    remarks = ["at least"] if outcome == "pass" and cell["limited_by"] in ("generator", "machine", "client") else []
     remarks += ["simulated"] if cell["simulated"] else []
     return f"{outcome} ({', '.join(remarks)})" if remarks else outcome
 

@@ -10,7 +10,7 @@ from pytest_dsql.load.cell import Cell
 from pytest_dsql.load.connections import Connections
 from pytest_dsql.load.cost import Cost
 from pytest_dsql.load.digest import Digest
-from pytest_dsql.load.measurement import ConnectStats, Outcome, Samples
+from pytest_dsql.load.measurement import ConnectStats, EngineWork, Outcome, Samples
 from pytest_dsql.load.sampled import attempts_of, latencies_of
 from pytest_dsql.load.series import Series
 from pytest_dsql.load.statistics import LatencySummary, distribution
@@ -46,7 +46,7 @@ def _measured(cell: Cell) -> dict[str, Any]:
         "duration_s": measured.duration_s,
         "windows": measured.look,
         "interrupted": measured.interrupted,
-        "long": cell.is_long,
+        "counted": cell.is_counted,
         "transactions": {name: _transaction(cell, samples) for name, samples in measured.requests.items()},
         "tps": _tps(cell),
         "series": _series(cell.series),
@@ -68,6 +68,7 @@ def _measured(cell: Cell) -> dict[str, Any]:
             else measured.clock_uncertainty_ns / 1e6,
             "healthy": verdict.healthy if verdict else None,
         },
+        "engine": _engine(measured.engine),
         "rtt_ms": cell.rtt_ms,
         "connect": _connect(cell.connect),
         **_decision(verdict),
@@ -107,7 +108,7 @@ def _connected(connections: Connections) -> dict[str, Any]:
         "duration_s": connections.elapsed_s,
         "windows": 1,
         "interrupted": None,
-        "long": False,
+        "counted": False,
         "transactions": {},
         "tps": {"success": 0.0, "success_low": None, "success_high": None, "attempt": 0.0},
         "series": None,
@@ -119,6 +120,7 @@ def _connected(connections: Connections) -> dict[str, Any]:
             **nothing,
             "healthy": verdict.healthy if verdict else None,
         },
+        "engine": None,
         "rtt_ms": None,
         "connect": _connect(connections.stats),
         **_decision(verdict),
@@ -157,7 +159,7 @@ def _decision(verdict: Verdict | None) -> dict[str, Any]:
         reason = "Nobody has asked for a verdict on it."
         return {"limited_by": None, "verdict": {"outcome": "unjudged", "reasons": [reason]}}
     return {
-        "limited_by": None if verdict.healthy else "generator",
+        "limited_by": "generator" if not verdict.healthy else "machine" if verdict.engine_signs else None,
         "verdict": {"outcome": verdict.outcome, "reasons": list(verdict.reasons)},
     }
 
@@ -227,6 +229,17 @@ def _objective(cell: Cell, one: ObjectiveResult) -> dict[str, Any]:
         "level": one.level,
         "look": one.look,
         "outcome": one.outcome,
+    }
+
+
+def _engine(work: EngineWork | None) -> dict[str, float] | None:
+    if work is None or not work.elapsed_ns:
+        return None
+    return {
+        "cpu": round(work.cpu_ns / work.elapsed_ns, 6),
+        "runqueue_wait": round(work.waited_ns / work.elapsed_ns, 6),
+        "others_cpu": round(work.others_ns / work.elapsed_ns, 6),
+        "starved": round(work.starved, 6),
     }
 
 

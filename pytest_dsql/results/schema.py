@@ -12,7 +12,7 @@ OUTCOMES: Final = ("ok", "ok_retried", "rejected", "failed", "skipped", "dropped
 #: In ascending order: what a summary of durations consists of, besides its mean.
 PERCENTILES: Final = ("p50", "p95", "p99", "p999", "max")
 ARRIVALS: Final = ("closed", "churn", "pooled", "poisson", "constant", "burst", "sustained", "sequential")
-LIMITS: Final = ("generator", "client", "server rate limit", "server", "none")
+LIMITS: Final = ("generator", "machine", "client", "server rate limit", "server", "none")
 VERDICTS: Final = ("pass", "fail", "inconclusive", "invalid", "unjudged")
 
 
@@ -89,7 +89,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].duration_s": _NUMBER,
     "cells[].windows": _COUNT,
     "cells[].interrupted": _TEXT_OR_NULL,
-    "cells[].long": _FLAG,
+    "cells[].counted": _FLAG,
     "cells[].transactions": _OBJECT,
     "cells[].transactions{}": Key((dict,)),
     "cells[].transactions{}.kind": Key((str,), choices=("read", "write")),
@@ -156,6 +156,11 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].generator.clock_resolution_ms": _NUMBER_OR_NULL,
     "cells[].generator.clock_uncertainty_ms": _NUMBER_OR_NULL,
     "cells[].generator.healthy": Key((bool,), nullable=True),
+    "cells[].engine": Key((dict,), nullable=True),
+    "cells[].engine.cpu": _NUMBER,
+    "cells[].engine.runqueue_wait": _NUMBER,
+    "cells[].engine.others_cpu": _NUMBER,
+    "cells[].engine.starved": _NUMBER,
     "cells[].rtt_ms": _NUMBER_OR_NULL,
     "cells[].connect": _OBJECT,
     "cells[].connect.attempted": _COUNT,

@@ -166,6 +166,8 @@ class Evidence:
     duration_s: float  #: length of the window, all looks together
     successes: Sequence[int]  #: transactions committed in each of equal slices of the window
     generator: Generator
+    #: embedded engine only: how many of its processes, on average, waited for a core because of other programs
+    engine_starved: float | None = None
     #: invariant -> violations; None when the workload has none to check; empty when nothing was checked
     invariants: Mapping[str, int] | None = None
     interrupted: str | None = None  #: why the cell ended early

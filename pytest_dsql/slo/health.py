@@ -43,6 +43,31 @@ def runqueue_wait_per_request_ns(evidence: Evidence, tightest_ns: float | None) 
     return spread if tightest_ns is None else min(spread, generator.runqueue_wait * tightest_ns)
 
 
+def starved_engine(evidence: Evidence, tightest_ns: float | None) -> str | None:
+    """Return how other programs kept the embedded engine waiting for a core, None when they hardly did.
+
+    Its waits become a time per request as the generator's do (`runqueue_wait_per_request_ns`), and that counts by the
+    same rule as the generator's lags.
+    """
+    if evidence.engine_starved is None or not evidence.arrivals:
+        return None
+    wait_ns = evidence.engine_starved * evidence.duration_s * 1e9 / evidence.arrivals
+    if tightest_ns is not None:
+        wait_ns = min(wait_ns, evidence.engine_starved * tightest_ns)
+    bound, bound_text = _bound(tightest_ns)
+    if wait_ns <= bound:
+        return None
+    return f"its processes waited {wait_ns / 1e6:.1f} ms per request for cores that other programs used, {bound_text}"
+
+
+def _bound(tightest_ns: float | None) -> tuple[float, str]:
+    """Return above which lag a miss may be the environment's, and how to say so."""
+    if tightest_ns is None:
+        return LAG_WITHOUT_LIMIT_NS, f"above {LAG_WITHOUT_LIMIT_NS / 1e6:g} ms"
+    bound = tightest_ns / LAG_PART
+    return bound, f"above {bound / 1e6:g} ms, a tenth of the tightest limit ({tightest_ns / 1e6:g} ms)"
+
+
 def limits_of_the_generator(evidence: Evidence, tightest_ns: float | None) -> list[Sign]:
     """Return each sign that the generator, not the database, was the limit; empty when healthy.
 
@@ -57,12 +82,7 @@ def limits_of_the_generator(evidence: Evidence, tightest_ns: float | None) -> li
                 "more workers, a larger machine or fewer connections would show the database"
             )
         )
-    bound = LAG_WITHOUT_LIMIT_NS if tightest_ns is None else tightest_ns / LAG_PART
-    bound_text = (
-        f"above {bound / 1e6:g} ms"
-        if tightest_ns is None
-        else f"above {bound / 1e6:g} ms, a tenth of the tightest limit ({tightest_ns / 1e6:g} ms)"
-    )
+    bound, bound_text = _bound(tightest_ns)
     lags: list[tuple[str, float | None]] = [
         ("the event loop learned of answers late: loop lag p99", generator.loop_lag_p99_ns),
         ("requests were sent late: schedule lag p99", generator.schedule_lag_p99_ns),

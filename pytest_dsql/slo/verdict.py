@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias, final
+from typing import Final, Literal, TypeAlias, TypedDict, final
 
 from pytest_dsql.slo import binomial, throughput, wording
 from pytest_dsql.slo.evidence import NOTHING, Counted, Evidence
-from pytest_dsql.slo.health import limits_of_the_generator
+from pytest_dsql.slo.health import limits_of_the_generator, starved_engine
 from pytest_dsql.slo.objectives import Metric, Objective, Slo
 
 Decision: TypeAlias = Literal["pass", "fail", "inconclusive"]
@@ -66,11 +66,19 @@ class Verdict:
     look: int = 1
     wants_samples: bool = False  #: inconclusive for want of samples only, and the looks that are left could settle it
     generator_signs: tuple[str, ...] = ()  #: why the generator was near its limit; empty when it was healthy
+    engine_signs: tuple[str, ...] = ()  #: how other programs kept the embedded engine waiting; empty when they did not
 
     @property
     def healthy(self) -> bool:
         """Whether the generator was well away from its limits."""
         return not self.generator_signs
+
+
+class _Hindered(TypedDict):
+    """What surrounded a cell, as every verdict on it says."""
+
+    generator_signs: tuple[str, ...]
+    engine_signs: tuple[str, ...]
 
 
 @final
@@ -92,23 +100,28 @@ def judge(slo: Slo, evidence: Evidence, *, look: int = 1, looks: int = 1) -> Ver
     objectives = slo.expand((one.name, one.kind) for one in evidence.requests)
     decided = [_decide(objective, evidence, look, looks, level) for objective in objectives]
     limits = [one.limit for one in objectives if one.is_latency]
-    found = limits_of_the_generator(evidence, min(limits) if limits else None)
+    tightest = min(limits) if limits else None
+    found = limits_of_the_generator(evidence, tightest)
     signs = tuple(sign.text for sign in found)
+    starved = starved_engine(evidence, tightest)
+    hindered: _Hindered = {"generator_signs": signs, "engine_signs": () if starved is None else (starved,)}
     results = tuple(one.result for one in decided)
     failed = [one.sentence for one in decided if one.result.outcome == "fail"]
     open_ones = [one for one in decided if one.result.outcome == "inconclusive"]
     near = [f"The generator was near its limit: {sign}." for sign in signs]
+    near += [] if starved is None else [f"The embedded engine was starved: {starved}."]
 
     violated = _violations(evidence.invariants)
     if violated:
-        return Verdict("fail", (*violated, *failed, *near), results, look, generator_signs=signs)
-    if failed and found and all(sign.of_connections for sign in found):
+        return Verdict("fail", (*violated, *failed, *near), results, look, **hindered)
+    if failed and found and starved is None and all(sign.of_connections for sign in found):
         alone = _fails_without_waits(objectives, evidence, look, looks, level)
         if alone:
-            return Verdict("fail", (*failed, *alone, *near), results, look, generator_signs=signs)
-    if failed and signs:
-        first = "An objective was missed while the generator was at its limit, which says nothing about the database."
-        return Verdict("invalid", (first, *near, *failed), results, look, generator_signs=signs)
+            return Verdict("fail", (*failed, *alone, *near), results, look, **hindered)
+    if failed and near:
+        who = "the generator was at its limit" if signs else "other programs kept the embedded engine waiting"
+        first = f"An objective was missed while {who}, which says nothing about the database."
+        return Verdict("invalid", (first, *near, *failed), results, look, **hindered)
     if failed:
         return Verdict("fail", tuple(failed), results, look)
 
@@ -116,11 +129,14 @@ def judge(slo: Slo, evidence: Evidence, *, look: int = 1, looks: int = 1) -> Ver
     reasons = [*blocks, *(one.sentence for one in open_ones)]
     if reasons:
         wants = not blocks and not any(one.blocked for one in open_ones) and look < looks
-        return Verdict("inconclusive", (*reasons, *near), results, look, wants, signs)
+        return Verdict("inconclusive", (*reasons, *near), results, look, wants, **hindered)
     nearest = max(decided, key=lambda one: one.nearness)
     met = "The objective is met" if len(decided) == 1 else f"All {len(decided)} objectives are met; the nearest"
-    at_least = ["At least: the generator was near its limit, so the database may do better than this."] if signs else []
-    return Verdict("pass", (f"{met}: {nearest.sentence}", *at_least, *near), results, look, False, signs)
+    at_least = []
+    if near:
+        who = "the generator was near its limit" if signs else "other programs kept the embedded engine waiting"
+        at_least = [f"At least: {who}, so the database may do better than this."]
+    return Verdict("pass", (f"{met}: {nearest.sentence}", *at_least, *near), results, look, False, **hindered)
 
 
 def _fails_without_waits(

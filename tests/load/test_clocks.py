@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
-
 import pytest
 
 from pytest_dsql.load.clocks import ClockDifference, compare
 from pytest_dsql.load.measurement import ConnectStats
-from pytest_dsql.load.recorder import Batch
 
 
 def test_a_clock_that_is_ahead_is_found_so() -> None:
@@ -33,21 +30,8 @@ def test_times_travel_between_the_clocks() -> None:
     assert clock.to_theirs(("stop",)) == ("stop",)
     stats = ConnectStats()
     assert clock.to_ours(("decided", stats, 1_007)) == ("decided", stats, 7)
-    batch = Batch(
-        clean=[(array("q", [1_001, 1_002]), array("q", [1_003, 1_004]), array("q", [9, 9]))],
-        samples=[],
-        committed=[2],
-        ambiguous=[0],
-        outcomes=[2],
-        errors={},
-    )
-    kind, moved = clock.to_ours(("report", batch))
-    assert kind == "report"
-    assert moved.clean == [(array("q", [1, 2]), array("q", [3, 4]), array("q", [9, 9]))]
-    assert moved.committed == [2]
-    assert batch.clean[0][0] == array("q", [1_001, 1_002])
 
 
-@pytest.mark.parametrize("message", [("alive", 3), ("rtt", [1, 2]), ("failed", ValueError("x"))])
+@pytest.mark.parametrize("message", [("alive", 3), ("counts", b"packed"), ("rtt", [1, 2]), ("failed", ValueError("x"))])
 def test_what_holds_no_times_is_left_alone(message: tuple[object, ...]) -> None:
     assert ClockDifference(1_000, 1).to_ours(message) is message

@@ -15,7 +15,7 @@ from pytest_dsql.load.digest import Condenser
 from pytest_dsql.load.measurement import Measurement, Outcome, Samples
 from pytest_dsql.load.merging import merge_measurements
 from pytest_dsql.load.recorder import Batch, Tallies
-from pytest_dsql.load.sampled import PARTS, interval_of, summary_of
+from pytest_dsql.load.sampled import PARTS, interval_of, successes_of, summary_of
 from pytest_dsql.load.series import MOST_POINTS
 from pytest_dsql.slo.objectives import Latency, Slo, ms
 from pytest_dsql.transaction import Context, Steps, transaction
@@ -89,7 +89,7 @@ def both(given: Sequence[Batch], seconds: int) -> tuple[Measurement, Measurement
     assert (kept.outcomes, kept.committed) == (counted.outcomes, counted.committed)
     samples = kept.samples(OPENS, closes)
     first = measurement(*samples.values(), duration_s=float(seconds))
-    return first, replace(first, samples={}, long=counted.result(float(seconds)))
+    return first, replace(first, samples={}, counted=counted.result(float(seconds)))
 
 
 @pytest.mark.parametrize("waiting", [False, True])
@@ -158,10 +158,32 @@ def test_limits_that_cant_be_counted_exactly_are_refused() -> None:
         cell(counted).verdict(Slo(reads=Latency(p95=ms(12.345))))
 
 
-def test_long_cells_are_not_merged() -> None:
-    _, counted = both(batches(2, 100), 2)
+@pytest.mark.parametrize("stalls", [False, True])
+def test_windows_that_were_counted_become_one_as_those_that_were_kept_do(stalls: bool) -> None:
+    slo = Slo(reads=Latency(p50=ms(6), p95=ms(12.5)), writes=Latency(p99=ms(50)), max_failure_rate=0.02, min_tps=100)
+    windows = [both(batches(20, 400, seed=seed, stalls=stalls), 20) for seed in (1, 2)]
+    before = [one.requests["product_read"].count(*Outcome) for _, one in windows]
+    kept, counted = (merge_measurements(*both) for both in zip(*windows, strict=True))
+    assert [one.requests["product_read"].count(*Outcome) for _, one in windows] == before
+    first, second = cell(kept), cell(counted)
+    assert (kept.arrivals, first.outcomes, first.errors) == (counted.arrivals, second.outcomes, second.errors)
+    assert first.tps_interval == pytest.approx(second.tps_interval)
+    assert (first.series.success, first.series.failures) == (second.series.success, second.series.failures)
+    for one, other in zip(first.verdict(slo).objectives, second.verdict(slo).objectives, strict=True):
+        assert (one.metric, one.n, one.over, one.outcome) == (other.metric, other.n, other.over, other.outcome)
+        assert other.design_effect == pytest.approx(one.design_effect, rel=0.3)
+        if stalls and one.metric == "p99":
+            assert other.design_effect > 2
+
+
+def test_the_rate_of_a_short_window_that_was_counted_is_known_as_well_as_of_one_that_was_kept() -> None:
+    kept, counted = both(batches(5, 400), 5)  # its slices are shorter than a point of its series
+    assert successes_of(counted) == successes_of(kept)
+
+
+def test_kept_and_counted_requests_are_not_merged() -> None:
     with pytest.raises(ValueError, match="only counted"):
-        merge_measurements(counted, counted)
+        merge_measurements(*both(batches(2, 100), 2))
 
 
 def test_requests_outside_the_window_are_left_out() -> None:

@@ -20,9 +20,12 @@ from pytest_dsql.errors import UsageError
 from pytest_dsql.load.burst import connect_burst
 from pytest_dsql.load.fleet import Progress, run_cell
 from pytest_dsql.load.hosts import open_scheduler, workers_of
-from pytest_dsql.load.measurement import Arrival, Outcome
+from pytest_dsql.load.measurement import Arrival, Measurement, Outcome
+from pytest_dsql.slo.objectives import Latency, Slo, ms
 from pytest_dsql.transaction import CellRun, Context, Mix, Steps, transaction
 from tests.load.conftest import cell_plan
+from tests.load.made_cells import cell
+from tests.load.test_fleet import quantity
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -97,45 +100,98 @@ def dask(tmp_path: Path) -> Iterator[tuple[Client, list[subprocess.Popen[bytes]]
             process.wait()
 
 
-def plan_of(endpoint: Endpoint, **changes: Any) -> Any:
-    run = CellRun(number=1, operation_prefix="h-", slots=4)
-    return cell_plan(endpoint, Mix({take: 1}), run=run, connections=4, workers=2, **changes)
+@transaction(kind="read", block=False)
+def known(ctx: Context) -> Steps:
+    slow = ctx.rng.random() < 0.2
+    yield f"SELECT /*delay={60 if slow else 5}*/ $1", (ctx.operation_id,)
+    return None
+
+
+def plan_of(endpoint: Endpoint, *, mix: Mix | None = None, connections: int = 4, **changes: Any) -> Any:
+    run = CellRun(number=1, operation_prefix="h-", slots=connections)
+    return cell_plan(endpoint, mix or Mix({take: 1}), run=run, connections=connections, workers=2, **changes)
 
 
 def test_a_cell_runs_on_two_hosts_as_on_one(endpoint: Endpoint, hosts: Client) -> None:
-    measured = run_cell(plan_of(endpoint, window_s=1.0), scheduler=hosts)
-    (samples,) = measured.samples.values()
+    measured = run_cell(plan_of(endpoint, warmup_s=0.5, window_s=2.0), scheduler=hosts)
+    counts = measured.requests["take"]
     assert measured.interrupted is None
     assert measured.workers == 2
-    assert samples.count(*Outcome) == len(samples) > 0
-    assert measured.committed["take"] >= samples.count(Outcome.OK, Outcome.OK_RETRIED) > 0
-    assert min(samples.intended_ns) >= 0
-    assert max(samples.intended_ns) < 1_000_000_000
+    assert counts.count(*Outcome) == len(counts) > 0
+    assert measured.committed["take"] > counts.count(Outcome.OK, Outcome.OK_RETRIED) > 0  # the warm-up counts here
+    made = cell(measured, invariants=None)
+    assert made.is_counted
+    assert len(made.series.success) == 2
+    assert sum(made.series.success) == counts.count(Outcome.OK, Outcome.OK_RETRIED)
     # One machine, so one clock: what was found is not more than what may be wrong about it.
     assert measured.clock_uncertainty_ns is not None
     assert 0 < measured.clock_uncertainty_ns < 1_000_000_000
 
 
+def test_hosts_count_what_this_host_would_have(fake: Endpoint, hosts: Client) -> None:
+    """Against a server whose answers take known times: the same number, percentiles, objectives and verdict."""
+    slo = Slo(reads=Latency(p50=ms(40), p95=ms(40)), max_failure_rate=0.01, min_tps=50)
+    mix = Mix({known: 1})
+    made = []
+    for scheduler in (None, hosts):
+        plan = plan_of(fake, mix=mix, window_s=4.0, arrival=Arrival("constant", 100.0), connections=16)
+        made.append(cell(run_cell(plan, scheduler=scheduler), invariants=None))
+    ours, theirs = made
+    assert (ours.is_counted, theirs.is_counted) == (False, True)
+    assert ours.outcomes == theirs.outcomes
+    assert ours.outcomes["ok"] == 400
+    assert ours.series.success == theirs.series.success
+    # A fifth of the requests are answered after 60 ms, the others after 5, whoever asks.
+    for one in made:
+        assert 5 <= one.latency("known").p50_ms < 40
+        assert 60 <= one.latency("known").p95_ms < 200
+        assert [(each.metric, each.n, each.outcome) for each in one.verdict(slo).objectives] == [
+            ("p50", 400, "pass"),
+            ("p95", 400, "fail"),
+            ("failure_rate", 400, "inconclusive"),  # it takes more than 400
+            ("tps", 20, "pass"),
+        ]
+        assert one.verdict(slo).outcome in ("fail", "invalid")  # invalid where the machine was too busy
+
+
 def test_an_open_loop_is_dealt_out_to_the_hosts(endpoint: Endpoint, hosts: Client) -> None:
-    measured = run_cell(plan_of(endpoint, window_s=1.0, arrival=Arrival("constant", 100.0)), scheduler=hosts)
-    (samples,) = measured.samples.values()
-    assert list(samples.intended_ns) == [n * 10_000_000 for n in range(100)]
+    measured = run_cell(plan_of(endpoint, window_s=2.0, arrival=Arrival("constant", 100.0)), scheduler=hosts)
+    assert measured.arrivals == 200
+    assert cell(measured, invariants=None).series.attempts == [100, 100]
 
 
-def test_a_host_that_dies_ends_the_cell_and_nothing_hangs(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_cell_is_extended_on_the_hosts(endpoint: Endpoint, hosts: Client) -> None:
+    def window(count: int = 1) -> Measurement:
+        return run_cell(plan_of(endpoint, window_s=count / 2, arrival=Arrival("constant", 400.0)), scheduler=hosts)
+
+    made = cell(window(), invariants=None, extend=lambda windows: (window(windows), None))
+    verdict = made.verdict(Slo(writes=Latency(p99=ms(1000))))  # needs 545 requests at the second of three looks
+    assert (verdict.outcome, verdict.look) == ("pass", 3)
+    assert made.measurement.arrivals == 800
+    assert made.series.attempts == [200, 200, 400]
+
+
+def test_a_host_that_dies_ends_the_cell_and_what_it_counted_is_kept(endpoint: Endpoint, tmp_path: Path) -> None:
     killed: list[int] = []
 
     def kill_one(progress: Progress) -> None:
-        if progress.phase == "window" and progress.elapsed_s > 1 and not killed:
+        if progress.phase == "window" and progress.elapsed_s > 2.5 and not killed:
             killed.append(workers[0].pid)
             os.kill(workers[0].pid, signal.SIGKILL)
 
+    before = quantity(endpoint)
     with dask(tmp_path) as (client, workers):
         measured = run_cell(plan_of(endpoint, window_s=120.0), scheduler=client, progress=kill_one)
     assert killed
     assert measured.interrupted is not None
     assert "worker process" in measured.interrupted
-    assert measured.arrivals > 0  # what was reported until then
+    assert measured.duration_s < 60
+    # Both told once a second; the one that died has not told its last second or so.
+    made = cell(measured, invariants={})
+    assert all(count > 0 for count in made.series.success[:2])
+    assert 0 < measured.committed["take"] <= quantity(endpoint) - before
+    assert sum(made.series.success) == measured.requests["take"].count(Outcome.OK, Outcome.OK_RETRIED)
+    assert made.verdict(Slo(writes=Latency(p95=ms(5000)))).outcome == "inconclusive"
 
 
 def test_a_burst_is_made_from_two_hosts(endpoint: Endpoint, hosts: Client) -> None:
@@ -144,6 +200,7 @@ def test_a_burst_is_made_from_two_hosts(endpoint: Endpoint, hosts: Client) -> No
     assert stats.elapsed_ns > 0
 
 
-def test_no_scheduler_is_said_in_one_line() -> None:
+def test_no_scheduler_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_dsql.load.hosts._CONNECT_S", 0.5)
     with pytest.raises(UsageError, match=r"--dsql-scheduler tcp://127\.0\.0\.1:1: no scheduler answers there"):
         open_scheduler("tcp://127.0.0.1:1")

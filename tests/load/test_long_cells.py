@@ -22,8 +22,8 @@ MIX = Mix({look: 0.5, take: 0.5})
 
 def whole(measured: Measurement) -> dict[str, int]:
     assert measured.samples == {}
-    assert measured.long is not None
-    return {name: len(digest) for name, digest in measured.long.digests.items()}
+    assert measured.counted is not None
+    return {name: len(digest) for name, digest in measured.counted.digests.items()}
 
 
 @pytest.mark.parametrize(("arrival", "workers"), [(Arrival("closed"), 2), (Arrival("poisson", 400.0), 1)])
@@ -68,7 +68,7 @@ def test_an_interrupted_long_cell_keeps_what_it_counted(endpoint: Endpoint) -> N
 def test_the_series_of_a_cell_that_keeps_its_requests_has_exact_percentiles(endpoint: Endpoint) -> None:
     measured = run_cell(cell_plan(endpoint, MIX, window_s=1.4))
     made = cell(measured)
-    assert (made.is_long, made.series.step_s, len(made.series.success)) == (False, 1, 2)
+    assert (made.is_counted, made.series.step_s, len(made.series.success)) == (False, 1, 2)
     answered = sorted(
         latency
         for samples in measured.samples.values()

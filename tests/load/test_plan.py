@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dsql.load.measurement import Arrival
+from pytest_dsql.load.plan import LONG_FROM_S, long_from_s
 from pytest_dsql.transaction import CellRun, Context, Mix, Steps, transaction
 from tests.load.conftest import cell_plan, fake_endpoint
 
@@ -44,3 +45,11 @@ def test_connections_are_split_evenly_and_every_slot_is_used_once(connections: i
 def test_parts_that_do_not_fit_are_refused(wrong: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         cell_plan(fake_endpoint(5432), Mix({look: 1}), **wrong)
+
+
+@pytest.mark.parametrize("window_s", [1.0, 449.0, 450.0, 451.0, 899.0, 900.0, 901.0, 4000.0])
+def test_all_stretches_of_a_cell_are_counted_or_none_is(window_s: float) -> None:
+    facts = {"long_from_s": long_from_s(window_s)}
+    plans = [cell_plan(fake_endpoint(5432), Mix({look: 1}), window_s=window_s * many, **facts) for many in (1, 1, 2)]
+    assert len({plan.is_long for plan in plans}) == 1
+    assert plans[-1].is_long == (2 * window_s > LONG_FROM_S)

@@ -162,7 +162,7 @@ LIMITS = {
     "ALTER DEFAULT PRIVILEGES FOR ROLE postgres GRANT SELECT ON TABLES TO reader": "42501",
     "ALTER ROLE reader SET search_path = x": "0A000",
     "ALTER USER reader WITH PASSWORD 'x'": "0A000",
-    "SET ROLE postgres": "42501",
+    "SET ROLE postgres": "0A000",
     "SET SESSION AUTHORIZATION reader": "0A000",
 }
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 import pytest
 
+from pytest_dsql.local.controls import LocalControls
 from pytest_dsql.targets.target import Target
 
 
@@ -28,8 +30,20 @@ class Address:
         return {"hostaddr": "127.0.0.1", "port": self.port, "region": self.region}
 
 
-def finish_jobs(target: Target) -> None:
-    """Wait for the jobs that a schema's creation has begun: their end changes the catalog (OC001)."""
+@contextlib.contextmanager
+def jobs_afterwards(target: Target) -> Iterator[None]:
+    """Hold the jobs that a schema's creation begins until it is done: their end changes the catalog (OC001)."""
+    controls: LocalControls | None = target.local
+    assert controls is not None
+    usual = controls.limits.get().job_build_s
+    controls.limits.set(job_build_s=3600.0)
+    yield
+    controls.limits.set(job_build_s=0.0)
+    _finish_jobs(target)
+    controls.limits.set(job_build_s=usual)
+
+
+def _finish_jobs(target: Target) -> None:
     with target.connect() as connection:
         while True:
             with contextlib.suppress(psycopg.errors.SerializationFailure):

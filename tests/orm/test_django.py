@@ -15,7 +15,7 @@ from django.core.management import call_command
 from django.db import IntegrityError, OperationalError, connection, connections, models, transaction
 
 from pytest_dsql.targets.target import Target
-from tests.orm.conftest import Address, finish_jobs
+from tests.orm.conftest import Address, jobs_afterwards
 
 pytestmark = pytest.mark.usefixtures("shop")
 
@@ -44,8 +44,8 @@ def shop(address: Address, dsql_target: Target) -> Iterator[Any]:
             USE_TZ=True,
         )
         django.setup()
-    call_command("migrate", verbosity=0)
-    finish_jobs(dsql_target)
+    with jobs_afterwards(dsql_target):
+        call_command("migrate", verbosity=0)
     connections.close_all()  # each session would hear once that the catalog has changed
     from tests.orm.shop import models as shop
 

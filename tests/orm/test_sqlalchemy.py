@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, joinedload, mapped_column, relationship
 
 from pytest_dsql.targets.target import Target
-from tests.orm.conftest import Address, finish_jobs
+from tests.orm.conftest import Address, jobs_afterwards
 
 
 class Base(DeclarativeBase):
@@ -49,9 +49,9 @@ def engine(address: Address, dsql_target: Target) -> Iterator[sa.Engine]:
     engine = create_dsql_engine(
         address.host, "admin", sslrootcert=address.ca_file, connect_args=address.libpq, pool_size=4
     )
-    # One DDL statement per transaction.
-    Base.metadata.create_all(engine.execution_options(isolation_level="AUTOCOMMIT"))
-    finish_jobs(dsql_target)
+    with jobs_afterwards(dsql_target):
+        # One DDL statement per transaction.
+        Base.metadata.create_all(engine.execution_options(isolation_level="AUTOCOMMIT"))
     engine.dispose()  # each session would hear once that the catalog has changed
     yield engine
     engine.dispose()

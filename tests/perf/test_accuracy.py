@@ -2,6 +2,10 @@
 
 On a busy machine a window's run-queue wait tells that its figures are not to be trusted; then the test says so and
 skips what it can't show. `pytest tests/perf/test_accuracy.py -s` shows the figures.
+
+What is left between the two is the generator's own: a request begins before it is handed to libpq and the kernel, and
+an answer has come when the loop learned of it. With both processes ahead of all others (`chrt -f 10`) on a busy virtual
+machine that was 0.1 to 0.15 ms, 0.1 of it for `send`, which on a loopback device does the receiver's part as well.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from statistics import median
 from typing import Any
 
 import pytest
@@ -25,10 +30,18 @@ MS = 1_000_000
 RATE = 500.0
 SECONDS = 10.0
 CONNECTIONS = 64
-#: Of the window, that a process may have waited for a core: 20 us for each of 500 requests a second.
-CLEAN = 0.01
-#: How often a window is measured until one is clean.
-TRIES = 6
+#: Percentiles are to agree this well.
+TOLERANCE_MS = 0.3
+TOLERANCE = 0.02
+#: Of a clean window, that the generator may have waited for a core: a third of the tolerance for each request, 5 %. On
+#: a virtual machine with two idle cores it waited 3.4 to 4.2 %, presumably for cores to wake up, twice for each
+#: request: ahead of all others on busy cores, which don't sleep, 0.2 to 0.5 %.
+CLEAN = RATE * TOLERANCE_MS / 3 / 1000
+#: So many clean windows are compared, by the median of each percentile's difference: what the hypervisor takes from a
+#: window shows nowhere.
+WINDOWS = 3
+#: How many windows are measured until there are so many.
+TRIES = 9
 
 
 def steps(ctx: Context) -> Steps:
@@ -78,6 +91,8 @@ def count_is_the_servers(measured: Measurement, told: dict[str, Any]) -> None:
 
 
 def test_percentiles_rate_and_number_are_the_servers_own() -> None:
+    shares = (0.5, 0.9, 0.95, 0.99, 0.999)
+    differences: list[list[float]] = []
     for attempt in range(TRIES):
         with known_server(attempt) as (port, notes):
             measured = measure(port, Arrival("constant", RATE))
@@ -86,23 +101,19 @@ def test_percentiles_rate_and_number_are_the_servers_own() -> None:
         count_is_the_servers(measured, told)
         assert len(samples) / measured.duration_s == pytest.approx(RATE, rel=0.005)
         health = measured.generator
-        shares = (0.5, 0.9, 0.95, 0.99, 0.999)
         pairs = [(at_rank(samples.service_ns, share), at_rank(told["took_ns"], share)) for share in shares]
-        print(
-            f"\nrun-queue wait {health.runqueue_wait:.2%}, loop lag p99 {health.loop_lag_p99_ns / MS:.3f} ms", end="; "
-        )
-        print(
-            ", ".join(
-                f"p{100 * share:g} {ours:.3f} ({theirs:.3f})"
-                for share, (ours, theirs) in zip(shares, pairs, strict=True)
-            )
-        )
-        if (health.runqueue_wait or 0.0) > CLEAN or told["waited_ns"] / 1e9 / SECONDS > CLEAN:
-            continue  # ours is flagged; the server's own notes know nothing of what waited for it
-        for ours, theirs in pairs:
-            assert abs(ours - theirs) <= max(0.02 * theirs, 0.3)
-        return
-    pytest.skip(f"generator or server waited for a core in each of {TRIES} windows: no window is clean here")
+        waited = health.runqueue_wait or 0.0
+        print(f"\nrun-queue wait {waited:.2%}, loop lag p99 {health.loop_lag_p99_ns / MS:.3f} ms", end="")
+        for share, (ours, theirs) in zip(shares, pairs, strict=True):
+            print(f", p{100 * share:g} {ours:.3f} ({theirs:.3f})", end="")
+        if waited <= CLEAN:
+            differences.append([abs(ours - theirs) - max(TOLERANCE * theirs, TOLERANCE_MS) for ours, theirs in pairs])
+        if len(differences) == WINDOWS:
+            break
+    else:
+        pytest.skip(f"the generator waited for a core in all but {len(differences)} of {TRIES} windows: a busy machine")
+    too_far = [median(column) for column in zip(*differences, strict=True)]
+    assert max(too_far) <= 0, f"beyond the tolerance by {too_far} ms at {shares}"
 
 
 def test_closed_loop_counts_what_the_server_answered() -> None:

@@ -17,6 +17,13 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """As ever, but that its runs don't load Hypothesis, which takes them longer than all else at their start."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
+    return pytester
+
+
+@pytest.fixture
 def attached(engine: Engine, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A pytester whose runs use that engine."""
     monkeypatch.setenv(ENGINE_VARIABLE, str(engine.control))
@@ -34,3 +41,20 @@ def one(ctx):
 
 MIX = Mix({one: 1.0})
 """
+
+#: Further, a mix whose workload finds after each cell that it has violated an invariant.
+VOID = (
+    CELL
+    + """
+from pytest_dsql.transaction import CellRun
+
+class Broken:
+    scale = None
+    def begin_cell(self, connect, *, cell, slots, requests_hint, shares=None):
+        return CellRun(number=1, operation_prefix="x", slots=slots)
+    def check_cell(self, connect, run, tally):
+        return {"nothing_lost": 3}
+
+BROKEN = Mix({one: 1.0}, workload=Broken())
+"""
+)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.conftest import CELL
+from tests.plugin.conftest import CELL, VOID
 
 PASSES = (
     CELL
@@ -76,49 +76,23 @@ def test_a_cell_that_nobody_judges_does_not_pass_the_run(attached: pytest.Pytest
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
-def test_a_void_cell_fails_even_when_the_test_asserts_nothing(attached: pytest.Pytester) -> None:
+def test_a_void_cell_fails_whether_nothing_is_asserted_or_the_next_is_undecided_and_skipped_for_that(
+    attached: pytest.Pytester,
+) -> None:
     attached.makepyfile(
-        CELL
+        VOID
         + """
-from pytest_dsql.transaction import CellRun
+def test_nothing_asserted(dsql_load):
+    dsql_load.closed(BROKEN, connections=1, warmup=0, duration=0.2)
 
-class Broken:
-    scale = None
-    def begin_cell(self, connect, *, cell, slots, requests_hint, shares=None):
-        return CellRun(number=1, operation_prefix="x", slots=slots)
-    def check_cell(self, connect, run, tally):
-        return {"nothing_lost": 3}
-
-def test_cell(dsql_load):
-    dsql_load.closed(Mix({one: 1.0}, workload=Broken()), connections=1, warmup=0, duration=0.2)
-"""
-    )
-    result = attached.runpytest_subprocess()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*nothing_lost*3*"])
-
-
-def test_a_void_cell_fails_even_when_the_next_is_undecided_and_skipped_for_that(attached: pytest.Pytester) -> None:
-    attached.makepyfile(
-        CELL
-        + """
-from pytest_dsql.transaction import CellRun
-
-class Broken:
-    scale = None
-    def begin_cell(self, connect, *, cell, slots, requests_hint, shares=None):
-        return CellRun(number=1, operation_prefix="x", slots=slots)
-    def check_cell(self, connect, run, tally):
-        return {"nothing_lost": 3}
-
-def test_cell(dsql_load):
-    dsql_load.closed(Mix({one: 1.0}, workload=Broken()), connections=1, warmup=0, duration=0.2)
+def test_next_undecided(dsql_load):
+    dsql_load.closed(BROKEN, connections=1, warmup=0, duration=0.2)
     dsql_load.closed(MIX, connections=1, warmup=0, duration=0.1).assert_meets(Slo(reads=Latency(p999=ms(5000))))
 """
     )
     result = attached.runpytest_subprocess("--dsql-inconclusive", "skip")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*nothing_lost*3*"])
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*nothing_lost*3*", "*nothing_lost*3*"])
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds the worker through /proc")
@@ -128,8 +102,11 @@ def test_a_worker_that_dies_makes_its_cell_inconclusive(attached: pytest.Pyteste
         import os, pathlib, signal, threading
         from pytest_dsql import Latency, Slo, ms
 
-        def kill_the_worker_at_work(connection):
-            while not connection.execute("SELECT 1 FROM pytest_dsql_orders.operation_receipts LIMIT 1").fetchone():
+        def receipts(connection):
+            return connection.execute("SELECT count(*) FROM pytest_dsql_orders.operation_receipts").fetchone()[0]
+
+        def kill_the_worker_at_work(connection, before):
+            while receipts(connection) == before:  # earlier runs on the same engine left some
                 pass
             for process in pathlib.Path("/proc").glob("[0-9]*"):
                 try:
@@ -140,8 +117,12 @@ def test_a_worker_that_dies_makes_its_cell_inconclusive(attached: pytest.Pyteste
                     pass
 
         def test_cell(dsql_load, dsql_orders, dsql_connect):
-            threading.Thread(target=kill_the_worker_at_work, args=(dsql_connect(),), daemon=True).start()
+            connection = dsql_connect()
+            arguments = (connection, receipts(connection))
+            killer = threading.Thread(target=kill_the_worker_at_work, args=arguments, daemon=True)
+            killer.start()
             cell = dsql_load.closed(dsql_orders.mix, connections=2, warmup=0, duration=60)
+            killer.join()
             cell.assert_meets(Slo(reads=Latency(p95=ms(5000)), writes=Latency(p95=ms(5000))))
         """
     )
@@ -159,21 +140,23 @@ def test_an_error_in_a_transaction_names_it(attached: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*TransactionError: *one*"])
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        ("closed(MIX, connections=0)", "connections must be a whole number from 1 to 16384, not 0"),
-        ("closed(MIX, connections=2.5)", "connections must be a whole number from 1 to 16384, not 2.5"),
-        ("closed(MIX, connections=1, duration=0)", "duration must be seconds, at least 0.1, not 0"),
-        ("closed(MIX, connections=1, warmup=-1)", "warmup must be seconds, at least 0, not -1"),
-        ("closed(one, connections=1)", "dsql_load takes a Mix of transactions, not Transaction"),
-        ("connect_burst(0)", "n must be a whole number from 1 to 10000, not 0"),
-    ],
-)
-def test_a_wrong_argument_is_one_clear_line(attached: pytest.Pytester, call: str, message: str) -> None:
-    attached.makepyfile(CELL + f"def test_cell(dsql_load): dsql_load.{call}")
+WRONG_ARGUMENTS = {
+    "closed(MIX, connections=0)": "connections must be a whole number from 1 to 16384, not 0",
+    "closed(MIX, connections=2.5)": "connections must be a whole number from 1 to 16384, not 2.5",
+    "closed(MIX, connections=1, duration=0)": "duration must be seconds, at least 0.1, not 0",
+    "closed(MIX, connections=1, warmup=-1)": "warmup must be seconds, at least 0, not -1",
+    "closed(one, connections=1)": "dsql_load takes a Mix of transactions, not Transaction",
+    "connect_burst(0)": "n must be a whole number from 1 to 10000, not 0",
+}
+
+
+def test_a_wrong_argument_is_one_clear_line(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        CELL + "".join(f"def test_{n}(dsql_load): dsql_load.{call}\n" for n, call in enumerate(WRONG_ARGUMENTS))
+    )
     result = attached.runpytest_subprocess()
-    result.stdout.fnmatch_lines([f"E *UsageError: {message}"])
+    result.assert_outcomes(failed=len(WRONG_ARGUMENTS))
+    result.stdout.fnmatch_lines([f"E *UsageError: {message}" for message in WRONG_ARGUMENTS.values()])
 
 
 def test_connections_made_at_once_and_one_after_the_other(attached: pytest.Pytester) -> None:

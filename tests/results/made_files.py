@@ -9,6 +9,7 @@ from typing import Any
 from pytest_dsql.errors import SloMissed
 from pytest_dsql.load.connections import Connections
 from pytest_dsql.load.cost import Cost, Dpu
+from pytest_dsql.load.measurement import EngineWork
 from pytest_dsql.results.resumption import Resumption
 from pytest_dsql.results.run import RunInfo
 from pytest_dsql.results.writer import ResultsFile
@@ -48,6 +49,7 @@ def full_file(directory: Path) -> ResultsFile:
         samples("product_read", 6000, slow=dict.fromkeys(range(0, 6000, 20), 400.0), errors={"40001": 7}),
         samples("order_create", 6000),
         cost=COST,
+        engine=EngineWork(elapsed_ns=10**10, waited_ns=10**9, cpu_ns=8 * 10**9, others_ns=10**9, busy_ns=12 * 10**9),
     )
     cell(slow, id="slow", record=file.put).verdict(SLO)
     file.put(cell(measurement(samples("product_read", 0), interrupted="worker 0 died"), id="empty", invariants=None))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_dsql.errors import SloMissed
-from pytest_dsql.load.measurement import Arrival, Outcome
+from pytest_dsql.load.measurement import Arrival, EngineWork, Outcome
 from pytest_dsql.results.cell import cell_dict
 from pytest_dsql.results.schema import OUTCOMES, VERDICTS
 from pytest_dsql.slo.objectives import Latency, Slo, ms
@@ -84,6 +84,27 @@ def test_a_pass_of_a_busy_generator_is_limited_by_it() -> None:
     entry = cell_dict(made)
     assert (entry["verdict"]["outcome"], entry["limited_by"]) == ("pass", "generator")
     assert entry["generator"]["healthy"] is False
+
+
+def test_a_pass_of_an_engine_that_others_kept_waiting_is_limited_by_the_machine() -> None:
+    # A process waits all the time, and half of what keeps the cores busy is others': of 12,000 requests in 8 s.
+    starved = EngineWork(
+        elapsed_ns=8 * 10**9, waited_ns=8 * 10**9, cpu_ns=8 * 10**9, others_ns=8 * 10**9, busy_ns=16 * 10**9
+    )
+    made = cell(replace(good_measurement(), engine=starved))
+    made.verdict(Slo(reads=Latency(p99=ms(100))))
+    assert cell_dict(made)["limited_by"] is None  # 0.3 ms for each
+    starved = replace(starved, waited_ns=60 * starved.waited_ns)
+    made = cell(replace(good_measurement(), engine=starved))
+    made.verdict(Slo(reads=Latency(p99=ms(100))))
+    entry = cell_dict(made)
+    assert (entry["verdict"]["outcome"], entry["limited_by"], entry["generator"]["healthy"]) == (
+        "pass",
+        "machine",
+        True,
+    )
+    assert entry["engine"] == {"cpu": 1.0, "runqueue_wait": 60.0, "others_cpu": 1.0, "starved": 30.0}
+    assert "other programs 1.00 cores" in entry["verdict"]["reasons"][-1]
 
 
 def test_a_schedule_keeps_its_rate() -> None:

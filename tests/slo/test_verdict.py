@@ -422,3 +422,44 @@ class TestWaitingForAConnection:
 
     def test_another_sign_beside_it_makes_it_invalid(self) -> None:
         assert self.queued(service=ms(150), wait=ms(500), cpu=0.95).outcome == "invalid"
+
+
+class TestStarvedEngine:
+    """A miss of the embedded engine that other programs kept waiting says nothing; without such a wait it is one."""
+
+    def test_a_miss_is_invalid(self) -> None:
+        # 5,000 requests in 10 s, and 6 processes waiting all the time: 12 ms for each.
+        facts = evidence(read(5000, slow=spread(200, 5000)), engine_starved=6.0)
+        verdict = judge(P99, facts)
+        assert verdict.outcome == "invalid"
+        assert verdict.reasons[0].startswith("An objective was missed while other programs kept the embedded engine")
+        assert "12.0 ms per request for cores that other programs used" in verdict.reasons[1]
+        assert verdict.healthy  # it is not the generator that was near its limit
+        assert len(verdict.engine_signs) == 1
+
+    def test_a_pass_says_at_least(self) -> None:
+        verdict = judge(P99, evidence(read(5000), engine_starved=6.0))
+        assert verdict.outcome == "pass"
+        assert any("At least: other programs" in reason for reason in verdict.reasons)
+
+    @pytest.mark.parametrize("starved", [None, 0.0, 4.9])
+    def test_little_or_no_waiting_excuses_nothing(self, starved: float | None) -> None:
+        verdict = judge(P99, evidence(read(5000, slow=spread(200, 5000)), engine_starved=starved))
+        assert (verdict.outcome, verdict.engine_signs) == ("fail", ())
+
+    def test_few_slow_requests_are_not_excused_by_what_the_engine_waits_for_anyway(self) -> None:
+        """Spread over ten requests a twentieth of a process is 50 ms; but of a request at its limit it is 5."""
+        assert judge(P99, evidence(read(10, slow=range(10)), engine_starved=0.05)).outcome == "fail"
+
+    def test_a_generator_at_its_limit_is_named_first(self) -> None:
+        facts = evidence(read(5000, slow=spread(200, 5000)), engine_starved=6.0, generator=replace(HEALTHY, cpu=0.9))
+        verdict = judge(P99, facts)
+        assert verdict.outcome == "invalid"
+        assert "while the generator was at its limit" in verdict.reasons[0]
+        assert any(reason.startswith("The embedded engine was starved") for reason in verdict.reasons)
+
+    def test_connections_that_were_too_few_do_not_make_a_starved_engine_fail(self) -> None:
+        waiting = replace(HEALTHY, connection_wait_p99_ns=ms(50))
+        slow = read(5000, slow=spread(200, 5000))
+        assert judge(P99, evidence(slow, generator=waiting)).outcome == "fail"
+        assert judge(P99, evidence(slow, generator=waiting, engine_starved=6.0)).outcome == "invalid"

@@ -114,8 +114,15 @@ BEGIN
     'application_name', 'client_encoding', 'datestyle', 'extra_float_digits', 'intervalstyle', 'timezone',
     'search_path', 'enable_bitmapscan', 'enable_hashjoin', 'enable_indexonlyscan', 'enable_indexscan',
     'enable_material', 'enable_mergejoin', 'enable_nestloop', 'enable_seqscan', 'dsql.enable_batched_nestloop',
-    'disable_sync_create_index', 'role', 'jit'
+    'disable_sync_create_index', 'jit'
   ]) THEN
+    -- As the rules `reserved-parameter-prefix` and `parameter` have it.
+    IF pg_catalog.starts_with(parameter, 'dsql.') THEN
+      RAISE EXCEPTION USING
+        ERRCODE = 'invalid_name',
+        MESSAGE = pg_catalog.format('invalid configuration parameter name "%s"', parameter),
+        DETAIL = '"dsql" is a reserved prefix.';
+    END IF;
     RAISE EXCEPTION USING
       ERRCODE = 'feature_not_supported',
       MESSAGE = pg_catalog.format('setting configuration parameter "%s" not supported', parameter);
@@ -125,6 +132,11 @@ BEGIN
     RAISE EXCEPTION USING
       ERRCODE = 'invalid_parameter_value',
       MESSAGE = pg_catalog.format('invalid value for parameter "search_path": "%s"', $2);
+  END IF;
+  -- PostgreSQL knows neither, and would keep any text. As the rule `boolean-parameter` has it.
+  IF parameter IN ('dsql.enable_batched_nestloop', 'disable_sync_create_index') AND NOT pg_catalog.pg_input_is_valid($2, 'boolean') THEN
+    RAISE EXCEPTION USING
+      ERRCODE = 'invalid_parameter_value', MESSAGE = pg_catalog.format('parameter "%s" requires a Boolean value', parameter);
   END IF;
   IF parameter = 'disable_sync_create_index' THEN
     parameter := 'dsql.disable_sync_create_index';
@@ -184,5 +196,52 @@ BEGIN
       ERRCODE = 'feature_not_supported', MESSAGE = 'unsupported ALTER TABLE DROP CONSTRAINT statement';
   END IF;
   EXECUTE statement;
+END
+$$;
+
+-- Clients have no triggers, and those of the engine are not there for them: what is asked of one finds none. `rest` are the
+-- other actions of an ALTER TABLE, NULL when there are none.
+CREATE FUNCTION pytest_dsql_engine.skipped(relation text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+  SELECT pg_catalog.format('relation "%s" does not exist, skipping',
+    pg_catalog.array_to_string(pg_catalog.parse_ident(relation), '.'))
+$$;
+
+CREATE PROCEDURE pytest_dsql_engine.alter_triggers(rest text, relation text, missing_ok boolean, names text[])
+LANGUAGE plpgsql AS $$
+DECLARE
+  target oid := CASE WHEN missing_ok THEN pg_catalog.to_regclass(relation) ELSE relation::regclass END;
+  shown name;
+  owner oid;
+BEGIN
+  IF target IS NULL THEN
+    RAISE NOTICE USING MESSAGE = pytest_dsql_engine.skipped(relation);
+    RETURN;
+  END IF;
+  SELECT relname, relowner INTO shown, owner FROM pg_catalog.pg_class WHERE oid = target;
+  IF NOT pg_catalog.pg_has_role(current_user, owner, 'USAGE') THEN
+    RAISE EXCEPTION USING
+      ERRCODE = 'insufficient_privilege', MESSAGE = pg_catalog.format('must be owner of table %s', shown);
+  END IF;
+  IF pg_catalog.cardinality(names) > 0 THEN
+    RAISE EXCEPTION USING
+      ERRCODE = 'undefined_object', MESSAGE = pg_catalog.format('trigger "%s" for table "%s" does not exist', names[1], shown);
+  END IF;
+  IF rest IS NOT NULL THEN
+    EXECUTE rest;
+  END IF;
+END
+$$;
+
+CREATE PROCEDURE pytest_dsql_engine.drop_trigger(trigger text, relation text, missing_ok boolean) LANGUAGE plpgsql AS $$
+DECLARE
+  target oid := CASE WHEN missing_ok THEN pg_catalog.to_regclass(relation) ELSE relation::regclass END;
+  shown name := (SELECT relname FROM pg_catalog.pg_class WHERE oid = target);
+BEGIN
+  IF NOT missing_ok THEN
+    RAISE EXCEPTION USING
+      ERRCODE = 'undefined_object', MESSAGE = pg_catalog.format('trigger "%s" for table "%s" does not exist', trigger, shown);
+  END IF;
+  RAISE NOTICE USING MESSAGE = CASE WHEN target IS NULL THEN pytest_dsql_engine.skipped(relation) ELSE
+    pg_catalog.format('trigger "%s" for relation "%s" does not exist, skipping', trigger, shown) END;
 END
 $$;

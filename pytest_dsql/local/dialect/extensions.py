@@ -80,7 +80,10 @@ def _async_place(words: Sequence[str]) -> int | None:
             place += 1
         while words[place + 1 : place + 2] == ["."]:
             place += 2
-        if words[place + 1 : place + 2] == ["VALIDATE"]:
+        place += 1
+        if words[place : place + 1] == ["*"]:
+            place += 1
+        if words[place : place + 1] == ["VALIDATE"]:
             return 2
     return None
 

@@ -71,6 +71,24 @@ BEGIN
 END
 $$;
 
+-- Makes an index. A key that PostgreSQL can't sort is, on DSQL, of a type that is not supported in a key.
+CREATE PROCEDURE pytest_dsql_engine.make_index(statement text) LANGUAGE plpgsql AS $$
+DECLARE
+  fault text;
+  type text;
+BEGIN
+  EXECUTE statement;
+EXCEPTION WHEN undefined_object THEN
+  GET STACKED DIAGNOSTICS fault = MESSAGE_TEXT;
+  type := pg_catalog.substring(fault, '^data type (.+) has no default operator class for access method "btree"$');
+  IF type IS NULL THEN
+    RAISE;
+  END IF;
+  RAISE EXCEPTION USING
+    ERRCODE = 'feature_not_supported', MESSAGE = pg_catalog.format('datatype %s is not supported in a key', type);
+END
+$$;
+
 -- CREATE INDEX ASYNC. Runs as the client's role, so that the index is the client's and PostgreSQL's own errors are the
 -- answer. `fallback` is the statement without UNIQUE, NULL when it has none: it makes the index where there are
 -- duplicates.
@@ -86,10 +104,10 @@ BEGIN
   CALL pytest_dsql_engine.check_index(target, keys);
   SELECT pg_catalog.array_agg(indexrelid) INTO present FROM pg_catalog.pg_index WHERE indrelid = target;
   IF fallback IS NULL THEN
-    EXECUTE statement;
+    CALL pytest_dsql_engine.make_index(statement);
   ELSE
     BEGIN
-      EXECUTE statement;
+      CALL pytest_dsql_engine.make_index(statement);
     EXCEPTION WHEN unique_violation THEN
       duplicates := true;
       EXECUTE fallback;
@@ -114,7 +132,7 @@ BEGIN
       ERRCODE = 'feature_not_supported', MESSAGE = 'unsupported mode. please use CREATE INDEX ASYNC.';
   END IF;
   CALL pytest_dsql_engine.check_index(pg_catalog.to_regclass(relation), keys);
-  EXECUTE statement;
+  CALL pytest_dsql_engine.make_index(statement);
 END
 $$;
 

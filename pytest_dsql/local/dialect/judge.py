@@ -94,6 +94,8 @@ QUERY_MARKS: Final[Mapping[str, Mapping[bytes, tuple[str, str] | None]]] = {
     "RangeTableSample": {b'"RangeTableSample":': None},
     "SelectStmt": {b'"intoClause":': None, b'"lockingClause":': ("strength", "strengths")},
     "FuncCall": {b'"FuncCall":': ("sval", "functions"), b'"sval":"pytest_dsql_engine': None},
+    "TypeCast": {b'"TypeCast":': ("sval", "types")},
+    "ColumnRef": {b'"ColumnRef":': ("sval", "columns")},
     "RangeVar": {b'"schemaname":"pytest_dsql_engine': None, b'"relname":"pytest_dsql_engine': None},
 }
 

@@ -13,7 +13,7 @@ from typing import Final, final
 from pytest_dsql.local.dialect.extensions import IamStatement, read_iam
 from pytest_dsql.local.dialect.hiding import hidden
 from pytest_dsql.local.dialect.libpg_query import Token
-from pytest_dsql.local.dialect.tree import Body, Statement, bodies, columns, system_name
+from pytest_dsql.local.dialect.tree import Body, Statement, bodies, columns, strings, system_name
 
 
 @final
@@ -41,6 +41,9 @@ class Rewritten:
     sql: str
     tag: str | None = None
 
+
+#: What `Source.edited` takes.
+Edit = tuple[int, int, bytes]
 
 Rewrite = Callable[[Statement, Source], "Rewritten | None"]
 
@@ -118,7 +121,17 @@ def _alter_table(statement: Statement, source: Source) -> Rewritten | None:
         (validation,) = bodies(body["cmds"], "AlterTableCmd")
         arguments = f"{relation}, {literal(validation['name'])}, {str(bool(body.get('missing_ok'))).lower()}"
         return Rewritten(f"SELECT pytest_dsql_engine.submit_validation({arguments}) AS job_id", "ALTER TABLE")
-    sql = _with_numeric_scale(statement, source)
+    triggers = [one for one in bodies(body.get("cmds"), "AlterTableCmd") if one["subtype"] in _TRIGGER_ACTIONS]
+    if triggers:
+        return _triggers(statement, source, triggers)
+    return _alter_columns(statement, source, ())
+
+
+def _alter_columns(statement: Statement, source: Source, cuts: Sequence[Edit]) -> Rewritten | None:
+    """Do the actions of an ALTER TABLE but those that are cut out of it."""
+    body = statement.body
+    relation = _relation(body["relation"])
+    sql = _with_numeric_scale(statement, source, cuts)
     dropped: dict[str, list[str]] = {"AT_DropColumn": [], "AT_DropConstraint": []}
     for command in bodies(body.get("cmds"), "AlterTableCmd"):
         if command["subtype"] in dropped:
@@ -132,6 +145,68 @@ def _alter_table(statement: Statement, source: Source) -> Rewritten | None:
     return Rewritten(sql) if sql else None
 
 
+#: ALTER TABLE {ENABLE | DISABLE} TRIGGER: clients have no triggers, and the engine's own are to stay as they are.
+_TRIGGER_ACTIONS: Final = frozenset(
+    f"AT_{action}"
+    for action in (
+        *("EnableTrig", "EnableAlwaysTrig", "EnableReplicaTrig", "DisableTrig"),
+        *("EnableTrigAll", "EnableTrigUser", "DisableTrigAll", "DisableTrigUser"),
+    )
+)
+
+
+def _triggers(statement: Statement, source: Source, actions: Sequence[Body]) -> Rewritten:
+    """Look for the triggers that actions of an ALTER TABLE name, and do its other actions."""
+    body = statement.body
+    rest = "NULL"
+    if len(actions) < len(body["cmds"]):
+        others = _alter_columns(statement, source, _trigger_cuts(statement.scan()))
+        rest = literal(others.sql if others else "")
+    named = _names(action["name"] for action in actions if "name" in action)
+    arguments = f"{rest}, {_relation(body['relation'])}, {str(bool(body.get('missing_ok'))).lower()}, {named}"
+    return Rewritten(f"CALL pytest_dsql_engine.alter_triggers({arguments})", "ALTER TABLE")
+
+
+#: Behind these, the words of an action are names.
+_BEFORE_NAMES: Final = frozenset({"ADD", "ALTER", "COLUMN", "DROP", "EXISTS", "TABLE"})
+
+
+def _trigger_cuts(tokens: Sequence[Token]) -> list[Edit]:
+    """The edits that take the actions on triggers out of an ALTER TABLE, with a comma for each."""
+    cuts: list[Edit] = []
+    commas: list[Token] = []  #: in front of the actions but the first
+    cut: list[bool] = [False]  #: which actions go
+    depth = 0
+    for place, token in enumerate(tokens):
+        depth += {b"(": 1, b")": -1}.get(token.text, 0)
+        if depth:
+            continue
+        if token.text == b",":
+            commas.append(token)
+            cut.append(False)
+        elif token.word in ("ENABLE", "DISABLE") and tokens[place - 1].word not in _BEFORE_NAMES:
+            last = place + 2 + (tokens[place + 1].word in ("ALWAYS", "REPLICA"))
+            if tokens[last - 1].word == "TRIGGER":
+                cuts.append((token.start, tokens[last].end, b""))
+                cut[-1] = True
+    goes = [comma for comma, action in zip(commas, cut[1:], strict=True) if action]
+    if cut[0]:
+        goes.append(next(comma for comma, action in zip(commas, cut[1:], strict=True) if not action))
+    return cuts + [(comma.start, comma.end, b"") for comma in goes]
+
+
+def _drop(statement: Statement, _: Source) -> Rewritten | None:
+    body = statement.body
+    if body.get("removeType") != "OBJECT_TRIGGER":
+        return None
+    *schema, table, trigger = strings(body["objects"][0]["List"]["items"])
+    relation = _relation({"schemaname": schema[-1] if schema else None, "relname": table})
+    missing_ok = str(bool(body.get("missing_ok"))).lower()
+    return Rewritten(
+        f"CALL pytest_dsql_engine.drop_trigger({literal(trigger)}, {relation}, {missing_ok})", "DROP TRIGGER"
+    )
+
+
 def _numeric(statement: Statement, source: Source) -> Rewritten | None:
     sql = _with_numeric_scale(statement, source)
     return Rewritten(sql) if sql else None
@@ -142,7 +217,7 @@ def _creations(body: Body) -> Iterator[Body]:
     yield from bodies(body.get("schemaElts"), "CreateStmt")
 
 
-def _with_numeric_scale(statement: Statement, source: Source) -> str | None:
+def _with_numeric_scale(statement: Statement, source: Source, edits: Sequence[Edit] = ()) -> str | None:
     # DSQL stores `numeric` without precision as numeric(18,6) (AWS user guide, "Supported data types").
     places = [
         type_["location"]
@@ -150,16 +225,16 @@ def _with_numeric_scale(statement: Statement, source: Source) -> str | None:
         if system_name(type_.get("names")) == "numeric" and not type_.get("typmods")
     ]
     if not places:
-        return None
+        return source.edited(edits) if edits else None
     tokens = statement.scan()
     numbers = {token.start: number for number, token in enumerate(tokens)}
-    edits = []
+    scales = []
     for place in places:
         number = numbers[place]
         if tokens[number + 1 : number + 2] and tokens[number + 1].text == b".":
             number += 2  # pg_catalog.numeric
-        edits.append((tokens[number].end, tokens[number].end, b"(18,6)"))
-    return source.edited(edits)
+        scales.append((tokens[number].end, tokens[number].end, b"(18,6)"))
+    return source.edited([*edits, *scales])
 
 
 #: Parameters that PostgreSQL does not know, or knows with another value than DSQL.
@@ -203,6 +278,7 @@ _REWRITES: Final[dict[str, Rewrite]] = {
     "SelectStmt": _query,
     "IndexStmt": _index,
     "AlterTableStmt": _alter_table,
+    "DropStmt": _drop,
     "CreateStmt": _numeric,
     "CreateDomainStmt": _numeric,
     "CreateSchemaStmt": _numeric,

@@ -33,9 +33,9 @@ CREATE FUNCTION sys.supported_datatypes() RETURNS SETOF regtype LANGUAGE sql IMM
 $$;
 
 -- The type itself, or what a domain is made of in the end.
-CREATE FUNCTION sys.base_type_oid(type oid) RETURNS oid LANGUAGE sql STABLE STRICT AS $$
+CREATE FUNCTION sys.base_type_oid(oid) RETURNS oid LANGUAGE sql STABLE STRICT AS $$
   WITH RECURSIVE base(oid, under) AS (
-    SELECT oid, typbasetype FROM pg_catalog.pg_type WHERE oid = type
+    SELECT oid, typbasetype FROM pg_catalog.pg_type WHERE oid = $1
     UNION ALL SELECT t.oid, t.typbasetype FROM base JOIN pg_catalog.pg_type t ON t.oid = base.under
   ) SELECT oid FROM base WHERE under = 0
 $$;

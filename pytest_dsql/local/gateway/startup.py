@@ -42,7 +42,6 @@ SETTABLE: Final = frozenset(
         "enable_seqscan",
         "dsql.enable_batched_nestloop",
         "disable_sync_create_index",
-        "role",
     }
 )
 #: Settable on DSQL, unknown to PostgreSQL: accepted, and without effect there.

@@ -54,8 +54,9 @@ class Decision:
     leaves: Leftover = Leftover.NOTHING  #: in PostgreSQL's session, for what follows
 
 
-#: A statement of kind `dml` that begins so is COPY FROM.
-_COPY: Final = re.compile(r"(?>(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*)COPY\b", re.IGNORECASE | re.DOTALL)
+#: A statement of kind `dml` that begins so is COPY FROM: what is copied from a query in parentheses goes out.
+_SPACE: Final = r"(?>(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*)"
+_COPY: Final = re.compile(_SPACE + r"COPY\b" + _SPACE + r"(?!\()", re.IGNORECASE | re.DOTALL)
 
 #: In a literal or a comment it does no harm but to make the statement slower.
 _LOCKS: Final = re.compile(r"\bFOR\b[^;]{0,100}\b(?:UPDATE|SHARE)\b", re.IGNORECASE | re.DOTALL)

@@ -257,6 +257,9 @@ INDEX_ERRORS = {
     "CREATE INDEX ASYNC i ON nope (v)": ("42P01", 'relation "nope" does not exist'),
     "CREATE INDEX ASYNC i ON t (nope)": ("42703", 'column "nope" does not exist'),
     "CREATE INDEX ASYNC i ON t (j)": ("0A000", "datatype jsonb is not supported in a key"),
+    "CREATE INDEX ASYNC i ON t ((j -> 'a'))": ("0A000", "datatype jsonb is not supported in a key"),
+    "CREATE UNIQUE INDEX ASYNC i ON t ((j::json))": ("0A000", "datatype json is not supported in a key"),
+    "CREATE INDEX ASYNC i ON t ((point(n, n)))": ("0A000", "datatype point is not supported in a key"),
     "CREATE INDEX ASYNC i ON t ((n + random()))": (
         "42P17",
         "functions in index expression must be marked IMMUTABLE",
@@ -380,6 +383,25 @@ ERRORS = {
         "22023",
         'invalid value for parameter "search_path": "public, "pytest_dsql_engine""',
     ),
+    "SELECT set_config('role', 'admin', false)": (
+        "0A000",
+        'setting configuration parameter "role" not supported',
+    ),
+    "SELECT set_config('DSQL.turbo', 'on', false)": ("42602", 'invalid configuration parameter name "dsql.turbo"'),
+    "SELECT set_config('dsql.enable_batched_nestloop', 'maybe', false)": (
+        "22023",
+        'parameter "dsql.enable_batched_nestloop" requires a Boolean value',
+    ),
+    "SELECT set_config('disable_sync_create_index', 'o', false)": (
+        "22023",
+        'parameter "disable_sync_create_index" requires a Boolean value',
+    ),
+    "CREATE TABLE big (v thing[])": ("42704", 'type "thing[]" does not exist'),
+    "CREATE TABLE big (v pg_catalog.serial)": ("42704", 'type "pg_catalog.serial" does not exist'),
+    "CREATE TABLE big (v t)": ("0A000", "datatype t not supported"),
+    "CREATE TABLE big (v t[])": ("0A000", "datatype t[] not supported"),
+    "CREATE DOMAIN big AS t": ("0A000", "datatype t not supported"),
+    "CREATE DOMAIN big AS _text": ("0A000", "datatype text[] not supported"),
     "CREATE TABLE big (v numeric(1001))": ("22023", "NUMERIC precision 1001 must be between 1 and 1000"),
 }
 

@@ -39,6 +39,33 @@ REWRITTEN = {
         ("SELECT pytest_dsql_engine.submit_validation('\"s\".\"t\"', 'c', true) AS job_id"),
         "ALTER TABLE",
     ),
+    "ALTER TABLE ASYNC t * VALIDATE CONSTRAINT c": (
+        ("SELECT pytest_dsql_engine.submit_validation('\"t\"', 'c', false) AS job_id"),
+        "ALTER TABLE",
+    ),
+    "ALTER TABLE IF EXISTS t DISABLE TRIGGER ALL": (
+        "CALL pytest_dsql_engine.alter_triggers(NULL, '\"t\"', true, ARRAY[]::text[])",
+        "ALTER TABLE",
+    ),
+    "ALTER TABLE t DISABLE TRIGGER USER,ENABLE REPLICA TRIGGER g,ADD enable trigger,ADD n numeric,ENABLE TRIGGER ALL": (
+        (
+            "CALL pytest_dsql_engine.alter_triggers('ALTER TABLE t ADD enable trigger,ADD n numeric(18,6)', "
+            "'\"t\"', false, ARRAY['g']::text[])"
+        ),
+        "ALTER TABLE",
+    ),
+    "ALTER TABLE t DROP COLUMN disable, DISABLE TRIGGER g": (
+        (
+            "CALL pytest_dsql_engine.alter_triggers("
+            "'CALL pytest_dsql_engine.alter_table(''ALTER TABLE t DROP COLUMN disable '', ''\"t\"'', "
+            "ARRAY[''disable'']::text[], ARRAY[]::text[])', '\"t\"', false, ARRAY['g']::text[])"
+        ),
+        "ALTER TABLE",
+    ),
+    'DROP TRIGGER IF EXISTS "G" ON s.t CASCADE': (
+        "CALL pytest_dsql_engine.drop_trigger('G', '\"s\".\"t\"', true)",
+        "DROP TRIGGER",
+    ),
     'ALTER TABLE t DROP COLUMN "ID", DROP CONSTRAINT c, ADD n numeric': (
         (
             "CALL pytest_dsql_engine.alter_table("

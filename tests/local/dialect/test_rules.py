@@ -122,8 +122,11 @@ CASES = {
     "alter-owner-by-pattern": Case(
         "ALTER AGGREGATE a (int) OWNER TO r", "unsupported statement: AlterOwner", "ALTER FUNCTION f() OWNER TO r"
     ),
+    "alter-role-setting": Case(
+        "ALTER ROLE r SET work_mem TO DEFAULT", "unsupported statement: AlterRoleSet", "ALTER ROLE r RESET ALL"
+    ),
     "alter-dependency": Case(
-        "ALTER FUNCTION f() DEPENDS ON EXTENSION x",
+        "ALTER INDEX i DEPENDS ON EXTENSION x",
         "unsupported statement: AlterObjectDepends",
         "ALTER FUNCTION f() RENAME TO g",
     ),
@@ -268,6 +271,20 @@ CASES = {
     "geometric-constructor": Case(
         "SELECT line('{1,-1,0}')", "datatype line not supported", "SELECT line FROM t WHERE line = 'a'"
     ),
+    "geometric-cast-by-pattern": Case(
+        "SELECT k FROM t WHERE '(1,2)'::point IS NULL",
+        "datatype point not supported",
+        "SELECT '1.2.3.4'::inet, '[1,2)'::int4range",
+    ),
+    "geometric-call-by-pattern": Case(
+        "SELECT box('(1,1),(2,2)'::text)", "datatype box not supported", "SELECT box(a) FROM t"
+    ),
+    "row-place": Case(
+        "SELECT ctid FROM t",
+        'column "ctid" does not exist',
+        "SELECT ctid FROM (SELECT 1 AS ctid) s",
+        "42703",
+    ),
     "engine-function": Case(
         "SELECT pytest_dsql_engine.submit('a')",
         "function pytest_dsql_engine.submit does not exist",
@@ -362,6 +379,9 @@ CASES = {
         "NUMERIC precision 39 must be between 1 and 38",
         _column("numeric(38, 37)"),
         "22023",
+    ),
+    "numeric-scale-early": Case(
+        _column("numeric(38, 38)"), "NUMERIC scale 38 must be between 0 and 37", _column("numeric(38)"), "22023"
     ),
     "change-identity-cache": Case(
         "ALTER TABLE t ALTER COLUMN k SET CACHE 2",
@@ -635,7 +655,6 @@ COLUMN_TYPES = {
     "bit(8)": "bit",
     "varchar(3)[]": "character varying[]",
     "timestamptz[][]": "timestamp with time zone[]",
-    "mine.thing[]": "mine.thing[]",
     "tstzrange": "tstzrange",
     "pg_catalog.xml": "xml",
     "pg_lsn": "pg_lsn",
@@ -648,6 +667,97 @@ COLUMN_TYPES = {
 )
 def test_column_types_are_refused_by_the_name_that_postgresql_shows(sql: str, written: str, shown: str) -> None:
     assert _refusal(sql.format(written), TODAY) == Refusal("0A000", f"datatype {shown} not supported")
+
+
+UNKNOWN_TYPES = ["thing[]", "mine.thing[]", "pg_catalog.serial", "mine.serial", "mine.money"]
+
+
+@pytest.mark.parametrize("type_", UNKNOWN_TYPES)
+def test_whether_a_type_exists_is_postgresqls_answer(type_: str) -> None:
+    assert _refusal(_column(type_), TODAY) is None
+
+
+SERIALS = {"serial": "serial", '"bigserial"': "bigserial", "serial4[]": "serial4[]"}
+
+
+@pytest.mark.parametrize(("written", "shown"), SERIALS.items())
+def test_serials_are_no_types(written: str, shown: str) -> None:
+    assert _refusal(_column(written), TODAY) == Refusal("42704", f'type "{shown}" does not exist')
+
+
+PLACES = {
+    "SELECT t.ctid FROM t": "t.ctid",
+    "SELECT 1 FROM s.t WHERE s.t.ctid = '(0,1)'": "s.t.ctid",
+    "DELETE FROM t WHERE ctid IN (SELECT min(ctid) FROM t GROUP BY k)": '"ctid"',
+    "INSERT INTO t VALUES (1) RETURNING ctid": '"ctid"',
+    "CREATE VIEW v AS SELECT ctid FROM t": '"ctid"',
+    'SELECT "ctid" FROM t': '"ctid"',
+}
+
+
+@pytest.mark.parametrize(("sql", "shown"), PLACES.items())
+def test_rows_have_no_place(sql: str, shown: str) -> None:
+    assert _refusal(sql, TODAY) == Refusal("42703", f"column {shown} does not exist")
+
+
+NO_PLACES = [
+    'SELECT "CTID" FROM t',
+    "SELECT 'ctid' FROM t",
+    "SELECT ctid.k FROM t AS ctid",
+    "WITH c (ctid) AS (SELECT 1) SELECT ctid FROM c",
+    "SELECT ctid FROM generate_series(1, 2) AS g (ctid)",
+    "SELECT xmin, tableoid FROM t",
+]
+
+
+@pytest.mark.parametrize("sql", NO_PLACES)
+def test_a_name_is_not_a_place(sql: str) -> None:
+    assert _refusal(sql, TODAY) is None
+
+
+GEOMETRY = {
+    "SELECT CAST('(1,2)' AS point)": "point",
+    "SELECT line '{1,2,3}'": "line",
+    "SELECT pg_catalog.circle('<(0,0),1>')": "circle",
+    "SELECT path('((0,0),(1,1))')": "path",
+    "UPDATE t SET k = 1 WHERE lseg('[(0,0),(1,1)]') IS NULL": "lseg",
+    "WITH x AS (SELECT polygon('((0,0),(1,1))')) SELECT 1 FROM x": "polygon",
+}
+
+
+@pytest.mark.parametrize(("sql", "type_"), GEOMETRY.items())
+def test_nothing_becomes_geometry(sql: str, type_: str) -> None:
+    assert _refusal(sql, TODAY) == Refusal("0A000", f"datatype {type_} not supported")
+
+
+PARAMETERS = {
+    "SET ROLE admin": "role",
+    "SET LOCAL ROLE NONE": "role",
+    "SET role = 'admin'": "role",
+    "SET SESSION AUTHORIZATION admin": "session_authorization",
+    'SET "Shop.Tenant" TO 1': "shop.tenant",
+    "SET SESSION work_mem FROM CURRENT": "work_mem",
+}
+
+
+@pytest.mark.parametrize(("sql", "name"), PARAMETERS.items())
+def test_parameters_are_refused_by_their_names(sql: str, name: str) -> None:
+    assert _refusal(sql, TODAY) == Refusal("0A000", f'setting configuration parameter "{name}" not supported')
+
+
+@pytest.mark.parametrize(
+    "sql", ["RESET ROLE", "SET role TO DEFAULT", "RESET work_mem", "SET SESSION AUTHORIZATION DEFAULT"]
+)
+def test_every_parameter_can_be_reset(sql: str) -> None:
+    assert _refusal(sql, TODAY) is None
+
+
+@pytest.mark.parametrize("sql", ["RESET dsql.turbo", "SET dsql.turbo TO DEFAULT", 'SET LOCAL "DSQL.turbo" = 1'])
+def test_a_reserved_prefix_is_reserved_in_every_form(sql: str) -> None:
+    refusal = _refusal(sql, TODAY)
+    assert refusal == Refusal(
+        "42602", 'invalid configuration parameter name "dsql.turbo"', '"dsql" is a reserved prefix.'
+    )
 
 
 STORABLE = [

@@ -9,8 +9,12 @@ import pytest
 
 REFUSED = {
     "CREATE TABLE x (LIKE shown)": "datatype integer[] not supported",
-    "CREATE TABLE x (k int, v plain)": "datatype public.plain not supported",
-    "ALTER TABLE plain ADD COLUMN x other": "datatype public.other not supported",
+    "CREATE TABLE x (k int, v plain)": "datatype plain not supported",
+    "ALTER TABLE plain ADD COLUMN x other": "datatype other not supported",
+    "CREATE TABLE x (k int, v plain[])": "datatype plain[] not supported",
+    "CREATE TABLE x (k int, v letter[])": "datatype letter[] not supported",
+    "CREATE DOMAIN x AS plain": "datatype plain not supported",
+    "CREATE DOMAIN x AS letter[]": "datatype letter[] not supported",
     "CREATE TABLE x (k document PRIMARY KEY)": "datatype jsonb is not supported in a key",
     "CREATE TABLE x (k int, v document, UNIQUE (k, v))": "datatype jsonb is not supported in a key",
     "CREATE INDEX ASYNC ON plain ((j -> 'a'))": "datatype jsonb is not supported in a key",

@@ -6,6 +6,7 @@ from datetime import date
 
 import pytest
 
+from pytest_dsql.local.dialect import judge
 from pytest_dsql.local.dialect.judgement import Judgement, Part
 from pytest_dsql.local.gateway import statements
 from pytest_dsql.local.gateway.statements import Statements
@@ -41,6 +42,21 @@ def test_tags_are_known_by_the_statements_place() -> None:
     decision = Statements(few_rules).decide(b"SELECT 1;INDEX ASYNC;SELECT 2;INDEX ASYNC", DAY)
     assert [plan.tag for plan in decision.plans] == [None, b"CREATE INDEX", None, b"CREATE INDEX"]
     assert not decision.single
+
+
+@pytest.mark.parametrize(
+    ("sql", "copies_in"),
+    [
+        ("COPY t FROM STDIN", True),
+        ("/* ( */ copy -- (\n t (k) FROM STDIN", True),
+        ("COPY (DELETE FROM t RETURNING k) TO STDOUT", False),
+        ("COPY /* t */ (INSERT INTO t VALUES (1) RETURNING k) TO STDOUT", False),
+        ("COPY t TO STDOUT", False),
+    ],
+)
+def test_data_is_taken_for_what_is_copied_in(sql: str, copies_in: bool) -> None:
+    (plan,) = Statements(judge).decide(sql.encode(), DAY).plans
+    assert plan.copies_in == copies_in
 
 
 def test_bytes_of_another_encoding_come_back_in_a_statement_of_several() -> None:

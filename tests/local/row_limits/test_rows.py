@@ -206,17 +206,24 @@ def test_what_is_counted_survives_a_reset_of_all_settings(numbers: Connection) -
 
 
 def test_whoever_writes_is_counted(numbers: Connection) -> None:
-    numbers.execute("CREATE ROLE rows_writer")
+    """Nobody can become another role within a session, but a function can act as its owner."""
+    fill = "INSERT INTO public.b SELECT g, g FROM generate_series(1, n) g; SELECT current_user"
+    for sql in (
+        "CREATE ROLE rows_writer",
+        "GRANT SELECT, INSERT ON b TO rows_writer",
+        "GRANT rows_writer TO admin",
+        "CREATE SCHEMA theirs",
+        "GRANT CREATE, USAGE ON SCHEMA theirs TO rows_writer",
+        f"CREATE FUNCTION theirs.fill(n int) RETURNS name LANGUAGE sql SECURITY DEFINER AS '{fill}'",
+        "ALTER FUNCTION theirs.fill OWNER TO rows_writer",
+    ):
+        numbers.execute(sql)
     try:
-        numbers.execute("GRANT SELECT, INSERT ON b TO rows_writer")
-        numbers.execute("GRANT rows_writer TO admin")
-        numbers.execute("SET ROLE rows_writer")
-        crosses(numbers, "INSERT INTO b SELECT g, g FROM generate_series(1, 3001) g")
-        numbers.execute("INSERT INTO b SELECT g, g FROM generate_series(1, 3000) g")
+        crosses(numbers, "SELECT theirs.fill(3001)")
+        assert numbers.execute("SELECT theirs.fill(3000)").fetchall() == [("rows_writer",)]
     finally:
-        numbers.execute("RESET ROLE")
-        numbers.execute("DROP TABLE b")
-        numbers.execute("DROP ROLE rows_writer")
+        for sql in ("DROP TABLE b", "DROP SCHEMA theirs CASCADE", "DROP ROLE rows_writer"):
+            numbers.execute(sql)
 
 
 def test_a_clients_path_changes_nothing(numbers: Connection) -> None:

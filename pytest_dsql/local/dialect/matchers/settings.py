@@ -20,8 +20,8 @@ def _parameter(at: Candidate) -> Fields | None:
 
 @matcher
 def _reserved_parameter(at: Candidate) -> Fields | None:
-    name = _set_name(at.body)
-    if name is None or not name.startswith(at.options["prefix"]) or name in at.options["known"]:
+    name = str(at.body.get("name", "")).lower()
+    if not name.startswith(at.options["prefix"]) or name in at.options["known"]:
         return None
     return {"name": name}
 

@@ -59,6 +59,11 @@ def _role_attributes(at: Candidate) -> Fields | None:
 
 
 @matcher
+def _role_setting(at: Candidate) -> Fields | None:
+    return None if at.body["setstmt"]["kind"] in ("VAR_RESET", "VAR_RESET_ALL") else MATCH
+
+
+@matcher
 def _role_named(at: Candidate) -> Fields | None:
     # CURRENT_USER and its like have no name, and may be anybody.
     named = {one.get("rolename") for one in bodies(at.body.get("roles"), "RoleSpec")}

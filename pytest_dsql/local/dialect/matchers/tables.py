@@ -35,9 +35,20 @@ def _column_type(at: Candidate) -> Fields | None:
 
 
 @matcher
+def _serial_type(at: Candidate) -> Fields | None:
+    # Only the bare names: PostgreSQL knows no others, and says so.
+    for place, column in enumerate(columns(at.body)):
+        type_ = column.get("typeName", {})
+        names = strings(type_.get("names"))
+        if len(names) == 1 and names[0] in at.options["types"]:
+            return {"type": type_name(type_), "place": place}
+    return None
+
+
+@matcher
 def _array_type(at: Candidate) -> Fields | None:
     for place, column in enumerate(columns(at.body)):
-        if column.get("typeName", {}).get("arrayBounds"):
+        if column.get("typeName", {}).get("arrayBounds") and _type(column) in at.options["types"]:
             return {"type": type_name(column["typeName"]), "place": place}
     return None
 
@@ -147,12 +158,25 @@ def _key_constraints(body: Body) -> Iterator[Body]:
     return (one for one in _constraints(body) if one["contype"] in ("CONSTR_PRIMARY", "CONSTR_UNIQUE"))
 
 
+def _modified(body: Body) -> Iterator[tuple[int, list[int | None]]]:
+    """The numeric columns with precision, and scale when it is given."""
+    for place, column in enumerate(columns(body)):
+        modifiers = column.get("typeName", {}).get("typmods", ())
+        if _type(column) == "numeric" and modifiers:
+            yield place, [integer(one) for one in modifiers]
+
+
 @matcher
-def _numeric_bounds(at: Candidate) -> Fields | None:
-    for place, column in enumerate(columns(at.body)):
-        if _type(column) != "numeric":
-            continue
-        bounds = [integer(one) for one in column["typeName"].get("typmods", ())]
-        if bounds and bounds[0] is not None and bounds[0] > at.options["precision"]:
-            return {"precision": bounds[0], "place": place}
+def _numeric_precision(at: Candidate) -> Fields | None:
+    for place, (precision, *_) in _modified(at.body):
+        if precision is not None and precision > at.options["precision"]:
+            return {"precision": precision, "place": place}
+    return None
+
+
+@matcher
+def _numeric_scale(at: Candidate) -> Fields | None:
+    for place, (_, *rest) in _modified(at.body):
+        if rest and rest[0] is not None and rest[0] > at.options["scale"]:
+            return {"scale": rest[0], "place": place}
     return None
