@@ -95,7 +95,7 @@ class Capacity:
             return "below every rate that was tried" if high is None else f"below {high:,.1f}/s"
         why = {
             "database": f"from {low:,.1f}/s to below {high or 0:,.1f}/s",
-            "generator": f"at least {low:,.1f}/s (the generator was the limit at {high or 0:,.1f}/s)",
+            "generator": f"at least {low:,.1f}/s (the generator or its machine was the limit at {high or 0:,.1f}/s)",
             "undecided": f"at least {low:,.1f}/s (too little evidence at {high or 0:,.1f}/s)",
             "none": f"at least {low:,.1f}/s (the highest rate that was tried)",
         }[self.bracket.limit]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,6 +192,37 @@ def test_a_host_that_dies_ends_the_cell_and_what_it_counted_is_kept(endpoint: En
     assert 0 < measured.committed["take"] <= quantity(endpoint) - before
     assert sum(made.series.success) == measured.requests["take"].count(Outcome.OK, Outcome.OK_RETRIED)
     assert made.verdict(Slo(writes=Latency(p95=ms(5000)))).outcome == "inconclusive"
+
+
+def test_a_load_process_that_is_killed_keeps_its_counts(endpoint: Endpoint, hosts: Client) -> None:
+    """Its agent lives on, so that everything is told that the process had reported: four times a second."""
+    agents = set(hosts.run(os.getpid).values())
+    killed: list[int] = []
+
+    def kill_one(progress: Progress) -> None:
+        if progress.phase == "window" and progress.elapsed_s > 2 and not killed:
+            killed.append(min(load_processes(agents)))
+            os.kill(killed[0], signal.SIGKILL)
+
+    before = quantity(endpoint)
+    measured = run_cell(plan_of(endpoint, window_s=120.0), scheduler=hosts, progress=kill_one)
+    assert measured.interrupted is not None
+    assert "status -9" in measured.interrupted
+    done = quantity(endpoint) - before
+    # The other one was told to stop and lost nothing.
+    assert done / 2 < measured.committed["take"] <= done
+    assert all(count > 0 for count in cell(measured, invariants={}).series.success[:2])
+
+
+def load_processes(agents: set[int]) -> list[int]:
+    """The load generator's processes that those of Dask have started."""
+    found = []
+    for directory in Path("/proc").iterdir():
+        with suppress(OSError):
+            parent = int((directory / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent in agents and "pytest_dsql.load.worker" in (directory / "cmdline").read_text():
+                found.append(int(directory.name))
+    return found
 
 
 def test_a_burst_is_made_from_two_hosts(endpoint: Endpoint, hosts: Client) -> None:
