@@ -84,6 +84,7 @@ _BY_CODE: Final = {
     "NoSuchEntity": Failure.NOT_FOUND,
     "NoSuchBucket": Failure.NOT_FOUND,
     "NoSuchKey": Failure.NOT_FOUND,
+    "NoSuchUpload": Failure.NOT_FOUND,
     "404": Failure.NOT_FOUND,
     "InvocationDoesNotExist": Failure.NOT_FOUND,
     "StateMachineDoesNotExist": Failure.NOT_FOUND,
@@ -126,6 +127,8 @@ _ACTIONS: Final = {
     ("s3", "ListObjectsV2"): "s3:ListBucket",
     ("s3", "HeadObject"): "s3:GetObject",
     ("s3", "DeleteObjects"): "s3:DeleteObject",
+    ("s3", "ListObjectVersions"): "s3:ListBucketVersions",
+    ("s3", "ListMultipartUploads"): "s3:ListBucketMultipartUploads",
     ("s3", "ListBuckets"): "s3:ListAllMyBuckets",
     ("lambda", "Invoke"): "lambda:InvokeFunction",
 }

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from pytest_dsql.cost.meters import AwsMeter, CellUse
 from pytest_dsql.cost.unit_costs import unit_costs
 from pytest_dsql.errors import BudgetReached
-from pytest_dsql.load.cost import Cost, Dpu
+from pytest_dsql.load.cost import Cost, Dpu, Operations
 from pytest_dsql.load.measurement import ConnectStats, Measurement
 from pytest_dsql.load.sampled import attempts_of
 
 if TYPE_CHECKING:
     from pytest_dsql.cost.prices import Prices
+    from pytest_dsql.load.cost import Done
 
 #: No cell begins once this part of the budget is used: what runs then must still end, and be removed.
 GUARD: Final = 0.9
+
+
+class Maker(Protocol):
+    """What makes the load of a run, and is paid for beside the targets."""
+
+    def usd(self) -> float:
+        """USD so far."""
+
+    def facts(self) -> dict[str, Any]:
+        """Give what the results file says of it: keys that begin with `runner_`."""
 
 
 @final
@@ -30,23 +41,33 @@ class Budget:
         #: What the run was reckoned to cost before it began, in USD, by target.
         self.estimates: Mapping[str, float] = {}
         self._spending: list[Callable[[], float]] = []
+        self._maker: Maker | None = None
 
     def count(self, spent: Callable[[], float]) -> None:
         """Count what a target costs, too. It is asked whenever a cell wants to begin, also after the target's end."""
         self._spending.append(spent)
 
+    def count_maker(self, maker: Maker) -> None:
+        """Count what makes the load, too: it costs no target anything."""
+        self._maker = maker
+        self.count(maker.usd)
+
+    def facts(self) -> dict[str, Any]:
+        """Give what the results file says of what makes the load; nothing where that is free."""
+        return self._maker.facts() if self._maker is not None else {}
+
     def spent(self) -> float:
         """USD so far."""
         return sum(one() for one in self._spending)
 
-    def admit(self, cell: str) -> None:
-        """Raise BudgetReached when the guard has been reached."""
+    def admit(self, what: str, refused: str = "was not started") -> None:
+        """Raise BudgetReached when the guard has been reached; `refused` says what becomes of `what` then."""
         if self.usd is None:
             return
         spent = self.spent()
         if spent >= GUARD * self.usd:
             raise BudgetReached(
-                f"{cell} was not started: ${spent:,.2f} of the budget of ${self.usd:,.2f} are used, and no cell begins "
+                f"{what} {refused}: ${spent:,.2f} of the budget of ${self.usd:,.2f} are used, and no cell begins "
                 f"after {GUARD:.0%} of it (--dsql-budget)"
             )
 
@@ -90,7 +111,30 @@ class AwsBooks:
         """Note the time."""
         return self._now()
 
-    def end(self, before: object, cell: str, done: Measurement | ConnectStats | None) -> Cost | None:
+    def loading(self, what: str) -> Callable[[int], None]:
+        """Begin to load data: see `Books.loading`. CloudWatch is asked now and then meanwhile."""
+        began_s = self._now()
+        known: CellUse | None = None
+        earlier = 0  # rows of a load that was broken off
+        self.admit(f"loading {what}")
+
+        def landed(rows: int) -> None:
+            nonlocal known, earlier
+            earlier = rows if known is None else earlier
+            shape = self._meter.shape
+            dpu = (rows - earlier) * unit_costs().dpu_per_loaded_row if shape.dsql is not None else 0.0
+            # All of it is writing, for which each peer is charged as much again.
+            peer_dpu = dpu if shape.dsql is not None and shape.dsql.peers else 0.0
+            use = CellUse(f"loading {what}", began_s, self._now(), dpu, peer_dpu=peer_dpu)
+            self._meter.add(use, instead_of=known)
+            known = use
+            if self._budget.usd is not None:
+                self._meter.read()
+            self._budget.admit(f"loading {what}", "was broken off")
+
+        return landed
+
+    def end(self, before: object, cell: str, done: Done) -> Cost | None:
         """Reckon what the cell has used; CloudWatch will tell later."""
         assert isinstance(before, float)
         shape = self._meter.shape
@@ -101,7 +145,7 @@ class AwsBooks:
         self._meter.add(use)
         return self._meter.cost(use)
 
-    def _reckoned(self, done: Measurement | ConnectStats | None) -> tuple[float, Dpu | None]:
+    def _reckoned(self, done: Done) -> tuple[float, Dpu | None]:
         known = unit_costs()
         match done:
             case Measurement():
@@ -113,6 +157,8 @@ class AwsBooks:
                         parts = parts.plus(self._transactions[name].times(attempts))
                     return parts.total, parts
                 return sum(by_name.values()) * known.dpu_per_attempt + connecting, None
+            case Operations(attempts, connections):
+                return attempts * known.dpu_per_attempt + connections * known.dpu_per_connection, None
             case ConnectStats():
                 return done.succeeded * known.dpu_per_connection, Dpu(done.succeeded * known.dpu_per_connection)
             case None:
@@ -144,13 +190,16 @@ class AwsBooks:
         if self._budget.usd is not None:
             facts["budget_usd"] = self._budget.usd
             facts["estimate_usd"] = self._estimate_usd
+        facts |= self._budget.facts()
         # For `pytest-dsql cost RUN`: what to ask CloudWatch and Cost Explorer about, when the target is gone.
         facts["cost_shape"] = shape.to_json()
         return facts
 
 
-def _attempts(done: Measurement | ConnectStats | None) -> dict[str, float]:
+def _attempts(done: Done) -> dict[str, float]:
     """Attempts of a cell by transaction, those of the warm-up included."""
+    if isinstance(done, Operations):
+        return {"operations": done.attempts}
     if not isinstance(done, Measurement):
         return {}
     measured_s = done.duration_s

@@ -2,7 +2,8 @@
 
 Aurora DSQL: namespace AWS/AuroraDSQL, sums over a minute (Aurora DSQL user guide, "Monitoring with CloudWatch"). Its
 table of dimensions says ResourceId, its billing page ClusterId: the latter is asked first. Aurora: namespace AWS/RDS
-(Aurora user guide, "Amazon CloudWatch metrics for Amazon Aurora"); requests to the storage: every 5 minutes.
+(Aurora user guide, "Amazon CloudWatch metrics for Amazon Aurora"); requests to the storage: every 5 minutes. Functions:
+namespace AWS/Lambda (Lambda developer guide, "Types of metrics for Lambda functions").
 """
 
 from __future__ import annotations
@@ -88,6 +89,22 @@ def io_periods(clients: Caller, use: AuroraIo, start_s: float, end_s: float) -> 
     ]
     found = _data(clients, use.region, queries, start_s - start_s % _IO_PERIOD_S, end_s)
     return {period: sum(values.values()) for period, values in found.items()}
+
+
+def function_totals(
+    clients: Caller, region: str, function: str, start_s: float, end_s: float
+) -> tuple[float, float, float] | None:
+    """Give a Lambda function's calls, their milliseconds, and the refused ones; None when nothing is told of it.
+
+    Raises AwsError.
+    """
+    metrics = ("Invocations", "Duration", "Throttles")
+    queries = [_query("AWS/Lambda", one, {"FunctionName": function}, "Sum", MINUTE_S) for one in metrics]
+    found = _data(clients, region, queries, start_s, end_s)
+    if not found:
+        return None
+    calls, busy_ms, refused = (sum(minute.get(one, 0.0) for minute in found.values()) for one in metrics)
+    return calls, busy_ms, refused
 
 
 def _query(

@@ -85,8 +85,10 @@ class AwsMeter:
         self.settled_s = began_s
         self.refusal: str | None = None if clients is not None else "CloudWatch can't be asked without boto3"
 
-    def add(self, use: CellUse) -> None:
-        """Note a cell that has ended."""
+    def add(self, use: CellUse, *, instead_of: CellUse | None = None) -> None:
+        """Note a cell that has ended, or one that goes on, in place of what was known of it before."""
+        if instead_of is not None:
+            self._cells.remove(instead_of)
         self._cells.append(use)
 
     @property

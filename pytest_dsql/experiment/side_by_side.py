@@ -38,10 +38,16 @@ class SideBySide(Mapping[str, "Load"]):
         return len(self._loads)
 
     def load(self, workload: Any) -> None:
-        """Have every target hold the data of a workload (`dsql_orders` does that for one)."""
+        """Have every target hold the data of a workload (`dsql_orders` does that for one).
+
+        Raises BudgetReached when the budget is used up meanwhile.
+        """
         for load in self._loads.values():
+            landed = load.books.loading(f"the {type(workload).__name__.lower()} data on {load.target}")
             with load.exclusive():
-                workload.load(load.connect, dialect=load.endpoint.dialect)
+                workload.load(
+                    load.connect, dialect=load.endpoint.dialect, progress=lambda done, landed=landed: landed(done.rows)
+                )
 
     def measure(self, cell: Callable[[Load], Cell]) -> dict[str, Cell]:
         """Run `cell` once on each target, and return what they measured by target.

@@ -5,7 +5,7 @@ Prices, meters and the budget are in the package `cost`; a cell knows only what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, final
 
@@ -71,6 +71,19 @@ class Cost:
         )
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Work that is no cell's, for reckoning what it has used: single operations, and new connections."""
+
+    attempts: float
+    connections: int
+
+
+#: What was done between `Books.begin` and `Books.end`; None when nobody knows.
+Done: TypeAlias = "Measurement | ConnectStats | Operations | None"
+
+
 class Books(Protocol):
     """Keeps the books of a target while cells run on it. Nothing is asked of closed books."""
 
@@ -84,8 +97,14 @@ class Books(Protocol):
     def begin(self) -> object:
         """Note what was used before a cell; the answer goes to `end`."""
 
-    def end(self, before: object, cell: str, done: Measurement | ConnectStats | None) -> Cost | None:
+    def end(self, before: object, cell: str, done: Done) -> Cost | None:
         """Tell what the cell has used since; None when nobody knows. `done` is what it measured."""
+
+    def loading(self, what: str) -> Callable[[int], None]:
+        """Begin to load data, and return what is to be told of the rows that have landed, again and again.
+
+        Both raise BudgetReached when no more may be loaded.
+        """
 
     def learn(self, transactions: Mapping[str, Dpu]) -> None:
         """Take what transactions cost, by their names, for reckoning what cells use."""
@@ -110,9 +129,13 @@ class NoBooks:
         """Note nothing."""
         return None
 
-    def end(self, before: object, cell: str, done: Measurement | ConnectStats | None) -> Cost | None:  # noqa: ARG002
+    def end(self, before: object, cell: str, done: Done) -> Cost | None:  # noqa: ARG002
         """Know nothing."""
         return None
+
+    def loading(self, what: str) -> Callable[[int], None]:  # noqa: ARG002
+        """Let everything be loaded."""
+        return lambda _rows: None
 
     def learn(self, transactions: Mapping[str, Dpu]) -> None:
         """Need nothing."""

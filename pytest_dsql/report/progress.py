@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 if TYPE_CHECKING:
     from pytest_dsql.load.fleet import Progress
-    from pytest_dsql.workloads.orders.loader import LoadProgress
+    from pytest_dsql.workloads.loading import LoadProgress
 
 #: Faster than this is flicker, and time taken from the load.
 _INTERVAL_S: Final = 0.1

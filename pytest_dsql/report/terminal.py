@@ -93,6 +93,8 @@ def cost_lines(results: Mapping[str, Any]) -> list[str]:
             remarks.append(f"prices: {target['cost_prices']}")
         if target.get("budget_usd") is not None:
             remarks.append(f"of a budget of ${target['budget_usd']:,.2f}")
+        if target.get("runner_usd") is not None:
+            remarks.append(f"beside it, what made the load: ${target['runner_usd']:,.4f}")
         lines.append(f"cost on {target['name']}: {', '.join(parts)} ({'; '.join(remarks)})")
     return lines
 

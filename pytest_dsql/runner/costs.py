@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
+from pytest_dsql.cost.functions import FunctionMeter, Work
 from pytest_dsql.cost.shape import CostShape, Fixed
 from pytest_dsql.cost.unit_costs import unit_costs
 from pytest_dsql.cost.work import work_of
@@ -19,17 +20,15 @@ from pytest_dsql.runner.options import Ec2Options
 
 if TYPE_CHECKING:
     from pytest_dsql.cost.books import Budget
+    from pytest_dsql.cost.meters import AwsMeter
     from pytest_dsql.cost.work import PlannedTest
     from pytest_dsql.experiment.plans import Plan
+    from pytest_dsql.runner.lambda_fleet import LambdaFleet
     from pytest_dsql.settings import Settings
 
 #: How long instances take to start, to be made ready and to end: as often as another one may go on, at most.
 _COMING_S: Final = 600.0
 _DISK_GB: Final = 8.0
-#: Function seconds of a call beside its operations: the start of a function, connecting.
-_STARTING_S: Final = 1.0
-#: State transitions of one call: its child workflow's start, the call, the end.
-_TRANSITIONS: Final = 3
 
 
 def shape_of_runner(settings: Settings, plan: Plan, tests: Iterable[PlannedTest], region: str) -> CostShape | None:
@@ -75,7 +74,23 @@ def count_machines(cost: Mapping[str, Any], budget: Budget) -> None:
     budget.estimates = cost["estimates"]
     prices = Prices(PriceList(Clients()), assume=True)
     meter = AwsMeter(CostShape.from_json(cost["machines"]), prices, None, began_s=float(cost["began_s"]))
-    budget.count(meter.usd)
+    budget.count_maker(_Machines(meter))
+
+
+@final
+class _Machines:
+    """What a session on an instance says of the instances that make its load."""
+
+    def __init__(self, meter: AwsMeter) -> None:
+        self._meter = meter
+
+    def usd(self) -> float:
+        """USD so far, by time."""
+        return self._meter.usd()
+
+    def facts(self) -> dict[str, Any]:
+        """As `cost.books.Maker.facts`."""
+        return {"runner_usd": round(self.usd(), 6), "runner_source": "time"}
 
 
 def _instances(settings: Settings, region: str) -> CostShape:
@@ -97,10 +112,27 @@ def _functions(plan: Plan, tests: list[PlannedTest], region: str) -> CostShape |
     work = work_of(tests, plan, plan.scale)
     # Each operation over a new connection is a call of its own, and as many are made over kept ones beside it.
     calls = 2 * work.connections
-    seconds = work.attempts / unit_costs().dsql_tps_per_connection + calls * _STARTING_S
-    fixed = (
-        Fixed("lambda-gb-second", region, round(seconds * MEMORY_MB / 1024, 1)),
-        Fixed("lambda-requests", region, round(calls)),
-        Fixed("step-functions-transitions", region, round(calls * _TRANSITIONS)),
+    busy_s = work.attempts / unit_costs().dsql_tps_per_connection
+    # Each call may be a new function's first one, or connect, which takes about as long.
+    return Work(calls=calls, busy_s=busy_s, starts=calls).shape(LAMBDA, region, MEMORY_MB)
+
+
+def functions_counted(fleet: LambdaFleet, settings: Settings, budget: Budget, *, processes: int) -> FunctionMeter:
+    """Have a budget count what the functions cost from now on, and return what is to be told of their work."""
+    from pytest_dsql.aws.sessions import Clients
+    from pytest_dsql.cost.price_list import PriceList
+    from pytest_dsql.cost.prices import Prices
+
+    clients = Clients(profile=settings.profile, role=settings.role)
+    meter = FunctionMeter(
+        LAMBDA,
+        region=fleet.region,
+        function=fleet.function,
+        memory_mb=MEMORY_MB,
+        prices=Prices(PriceList(clients), assume=True),
+        clients=clients,
+        began_s=time.time(),
+        processes=processes,
     )
-    return CostShape(LAMBDA, fixed=fixed)
+    budget.count_maker(meter)
+    return meter

@@ -10,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, final
 
+from pytest_dsql.cost.functions import Work
 from pytest_dsql.errors import UsageError
+from pytest_dsql.load.cost import NO_BOOKS, Books, Cost, Operations
 from pytest_dsql.load.statistics import LatencySummary, distribution
 from pytest_dsql.runner.function import Function, unpacked
 from pytest_dsql.transaction import SLOT_BITS, CellRun, Tally, stream_seed
@@ -90,6 +92,7 @@ class Called:
     rate_per_s: float  #: operations committed per second of the functions' own time, times the concurrency
     latency: LatencySummary  #: of an operation, connecting included where there was no connection
     violations: Mapping[str, int]  #: of the workload's invariants
+    cost: Cost | None = None  #: of the database; None when nobody knows
 
     def figures(self) -> dict[str, float | int | str]:
         """What the results file keeps of it."""
@@ -105,6 +108,7 @@ class Called:
             "rate_per_s": self.rate_per_s,
             "p50_ms": self.latency.p50_ms,
             "p99_ms": self.latency.p99_ms,
+            **({"dpu": round(self.cost.dpu, 3)} if self.cost is not None and self.cost.dpu is not None else {}),
         }
 
 
@@ -118,6 +122,8 @@ class Functions:
     connect: Callable[[], psycopg.Connection[Any]]
     seed: int
     test: str
+    books: Books = NO_BOOKS  #: let calls begin while the budget allows it, and tell what each has used
+    count: Callable[[Work], None] = lambda _work: None  #: is told of the functions' work, which may be paid for
 
     def call(
         self,
@@ -132,7 +138,8 @@ class Functions:
         """Make `calls` calls, `concurrency` at once at most, each of which does the operation `times` times.
 
         `keep`: over the connection that the function has kept, else over a new one each time. `region` chooses one of
-        the target's endpoints. Raises UsageError for a wrong number, AwsError or DsqlError when the calls failed.
+        the target's endpoints. Raises UsageError for a wrong number, BudgetReached when no more may begin, AwsError
+        or DsqlError when the calls failed.
         """
         for name, value, most in (
             ("calls", calls, 1 << SLOT_BITS),
@@ -141,14 +148,20 @@ class Functions:
         ):
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
                 raise UsageError(f"{name} must be a whole number from 1 to {most:,}, not {value!r}")
+        self.books.admit(self.test)
         run = self.inserts.begin_cell(self.connect, cell=self.test, slots=calls, requests_hint=calls * times)
         events = [
             _event(run, slot, operation, times=times, keep=keep, region=region, seed=self.seed) for slot in range(calls)
         ]
+        before = self.books.begin()
         answers = self.fleet.call(events, concurrency=concurrency)
-        return self._summary(run, answers, concurrency)
+        connected = sum(one["connected"] for one in answers)
+        cost = self.books.end(before, f"{self.test}, calls of functions", Operations(calls * times, connected))
+        busy_s = sum(one["elapsed_us"] for one in answers) / 1e6
+        self.count(Work(calls=calls, busy_s=busy_s, starts=sum(one["cold"] for one in answers)))
+        return self._summary(run, answers, concurrency, cost)
 
-    def _summary(self, run: CellRun, answers: Sequence[Answer], concurrency: int) -> Called:
+    def _summary(self, run: CellRun, answers: Sequence[Answer], concurrency: int, cost: Cost | None) -> Called:
         durations = array("q")
         failed: Counter[str] = Counter()
         for one in answers:
@@ -174,6 +187,7 @@ class Functions:
             rate_per_s=committed / busy_s * min(concurrency, len(answers)) if busy_s else 0.0,
             latency=LatencySummary.of(distribution(durations)),
             violations=violations,
+            cost=cost,
         )
 
 

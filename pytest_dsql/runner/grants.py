@@ -31,11 +31,17 @@ EC2_ACTIONS: Final = (
             "s3:DeleteBucket",
             "s3:GetBucketTagging",
             "s3:ListBucket",
+            "s3:ListBucketMultipartUploads",
+            "s3:ListBucketVersions",
             "s3:PutBucketTagging",
         ),
         (_BUCKETS,),
     ),
-    Grant(("s3:DeleteObject", "s3:GetObject", "s3:PutObject"), (f"{_BUCKETS}/*",)),
+    # DeleteObjects asks for both, the second one where it is given versions (S3 API reference).
+    Grant(
+        ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:DeleteObjectVersion", "s3:GetObject", "s3:PutObject"),
+        (f"{_BUCKETS}/*",),
+    ),
     Grant(("s3:ListAllMyBuckets",)),
     Grant(("iam:CreateRole", "iam:TagRole"), (_ROLES,), CREATING),
     Grant(
@@ -154,6 +160,8 @@ LAMBDA_ACTIONS: Final = (
     ),
     Grant(("states:DescribeExecution", "states:StopExecution"), (_EXECUTIONS,)),
     Grant(("states:ListStateMachines",)),
+    # What the budget's guard asks during the run, and the estimate before it.
+    Grant(("cloudwatch:GetMetricData", "pricing:GetProducts")),
     # The database role is made, and removed, by admin.
     Grant(("dsql:DbConnectAdmin", "dsql:GetCluster"), ("arn:aws:dsql:*:*:cluster/*",)),
 )

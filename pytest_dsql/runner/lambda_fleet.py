@@ -58,9 +58,11 @@ class LambdaFleet:
 
     place: Final = "lambda"
 
-    def __init__(self, run: AwsRun, machine: Entry) -> None:
+    def __init__(self, run: AwsRun, function: Entry, machine: Entry) -> None:
         self._run = run
         self._machine = machine
+        self.region: Final = run.region
+        self.function: Final = function.name  #: CloudWatch knows it by that
 
     def call(self, events: Sequence[Event], *, concurrency: int) -> list[Answer]:
         """As `Fleet.call`: executions of the state machine, as many events in each as its messages have room for."""
@@ -164,7 +166,7 @@ def deploy(run: AwsRun, target: Target, *, libraries: Libraries | None = None) -
         run, "states", state_machine.TRUST, state_machine.statements(function_arn=str(function.arn), machine_arn=arn)
     )
     machine = _machine(run, machine_name, str(function.arn), calling)
-    return LambdaFleet(run, machine)
+    return LambdaFleet(run, function, machine)
 
 
 def check_target(target: Target) -> dict[str, Endpoint]:

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import botocore.loaders
 import pytest
 from moto import mock_aws
 
 from pytest_dsql.connect.credentials import forget_credentials
 
+ROOT = Path(__file__).parents[2]
 KEYS = {
     "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
     "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
@@ -24,10 +26,14 @@ KEYS = {
     "AWS_EC2_METADATA_DISABLED": "true",
 }
 
+_LOADER = botocore.loaders.create_loader()
+
 
 @pytest.fixture
 def aws_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, str]]:
     """Keys that no account has, and a state directory of the test's own."""
+    # Service models are read once, not once for each session of botocore's: EC2's alone takes a third of a second.
+    monkeypatch.setattr("botocore.session.create_loader", lambda *_ignored, **_also: _LOADER)
     environment = {**KEYS, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path / "home")}
     for name in list(os.environ):
         if name.startswith("AWS_"):
@@ -46,25 +52,22 @@ def account(aws_environment: dict[str, str]) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def server(aws_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
-    """The address of an empty account in another process; boto3 goes there."""
-    with moto_server(tmp_path) as address:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-        yield address
+def emptied(address: str) -> None:
+    """Have an account in another process be empty again."""
+    with urllib.request.urlopen(urllib.request.Request(f"{address}/moto-api/reset", method="POST"), timeout=30):
+        pass
 
 
 @contextmanager
-def moto_server(directory: Path) -> Iterator[str]:
+def moto_server(directory: Path, module: str = "moto.server", *options: str) -> Iterator[str]:
     """Run moto_server on 127.0.0.1 until the block ends."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
     with (directory / "moto.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log
-        )
+        where = ("-H", "127.0.0.1", "-p", str(port)) if module == "moto.server" else (str(port),)
+        process = subprocess.Popen([sys.executable, "-m", module, *where, *options], cwd=ROOT, stdout=log, stderr=log)
         try:
             until_it_answers(address, process, directory / "moto.log")
             yield address

@@ -14,6 +14,7 @@ from pytest_dsql.cost.meters import AwsMeter
 from pytest_dsql.cost.opening import attached_books
 from pytest_dsql.cost.prices import Prices
 from pytest_dsql.cost.shape import AuroraIo, CostShape, DsqlUse, Fixed
+from pytest_dsql.cost.unit_costs import unit_costs
 from pytest_dsql.errors import BudgetReached
 from pytest_dsql.load.cost import NO_BOOKS, Dpu
 from tests.cost.metrics import CLUSTER, REGION, START, put_dpu
@@ -58,6 +59,54 @@ def test_what_it_can_not_know_yet_counts_too(clients: Clients) -> None:
     one.end(before, "test_a", measurement(samples("order_create", 30_000), duration_s=8.0, warmup_s=1.0))
     with pytest.raises(BudgetReached):
         one.admit("test_b")
+
+
+def test_a_load_is_broken_off_at_the_guard(clients: Clients) -> None:
+    clock = Clock(START)
+    budget = Budget(0.01)  # 1,000 DPU
+    one = books(clients, clock, budget)
+    unit = unit_costs().dpu_per_loaded_row
+    landed = one.loading("the order data")
+    landed(5_000)  # which an earlier load has landed
+    assert budget.spent() == 0
+    landed(5_000 + int(400 / unit))
+    assert budget.spent() == pytest.approx(0.004, rel=0.01)
+    with pytest.raises(BudgetReached, match=r"loading the order data was broken off: \$0.01 of the budget of \$0.01"):
+        landed(5_000 + int(901 / unit))
+    with pytest.raises(BudgetReached, match="loading the other data was not started"):
+        one.loading("the other data")
+    assert one.close() == {}, "a load is no cell"
+
+
+def test_a_load_is_broken_off_by_what_cloudwatch_says(clients: Clients) -> None:
+    clock = Clock(START + 400)
+    landed = books(clients, clock, Budget(0.01)).loading("the order data")
+    landed(10)
+    put_dpu(clients, {0: 910.0})
+    landed(20)  # CloudWatch was asked a moment ago
+    clock.at += 31
+    with pytest.raises(BudgetReached):
+        landed(30)
+
+
+def test_a_load_in_two_regions_costs_in_both() -> None:
+    clock = Clock(START)
+    shape = CostShape("two", dsql=DsqlUse("us-east-1", CLUSTER, peers=(("us-east-2", "b" * 26),)))
+    meter = AwsMeter(shape, Prices(), None, began_s=START, now=clock)
+    landed = AwsBooks(meter, Prices(), Budget(None), now=clock).loading("the order data")
+    landed(0)
+    landed(1000)
+    assert meter.dpu() == pytest.approx(2 * 1000 * unit_costs().dpu_per_loaded_row)
+
+
+def test_a_load_by_the_hour_is_broken_off_too() -> None:
+    clock = Clock(START)
+    landed = books(None, clock, Budget(0.899), INSTANCE).loading("the order data")
+    clock.at += 3239
+    landed(1)
+    clock.at += 2
+    with pytest.raises(BudgetReached):
+        landed(2)
 
 
 def test_targets_of_a_run_share_the_budget_also_those_that_are_gone() -> None:

@@ -20,8 +20,9 @@ from pytest_dsql.connect.endpoint import Endpoint, IamAuth
 from pytest_dsql.connect.token import TokenSource
 from pytest_dsql.local.client import Engine
 from pytest_dsql.local.postgres import SOCKET_NAME, SUPERUSER
+from pytest_dsql.workloads.loading import LoadProgress
 from pytest_dsql.workloads.orders.data import OrdersData
-from pytest_dsql.workloads.orders.loader import Connect, LoadProgress
+from pytest_dsql.workloads.orders.loader import Connect
 from pytest_dsql.workloads.orders.scales import SCALES
 from pytest_dsql.workloads.orders.schema import SCHEMA, TABLES
 from pytest_dsql.workloads.orders.workload import Orders

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_dsql.load.fleet import Progress
 from pytest_dsql.report.progress import ProgressLine
-from pytest_dsql.workloads.orders.loader import LoadProgress
+from pytest_dsql.workloads.loading import LoadProgress
 from tests.screen import Screen
 
 

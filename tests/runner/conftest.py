@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import botocore.loaders
 import pytest
 
 from pytest_dsql.aws.run import AwsRun
@@ -18,18 +16,11 @@ from pytest_dsql.connect.endpoint import Endpoint, IamAuth
 from pytest_dsql.connect.token import TokenSource
 from pytest_dsql.local.client import Engine
 from pytest_dsql.targets.target import Target
-from tests.aws.conftest import aws_environment, moto_server
+from tests.aws.conftest import aws_environment, emptied, moto_server
+from tests.aws.killing import clients_made_once
 from tests.runner.agent import Agent
 
-__all__ = ["aws_environment"]
-
-LOADER = botocore.loaders.create_loader()
-
-
-@pytest.fixture(autouse=True)
-def models_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """EC2's model alone takes seconds; botocore reads it once for each session."""
-    monkeypatch.setattr("botocore.loaders.create_loader", lambda _paths=None: LOADER)
+__all__ = ["aws_environment", "clients_made_once"]
 
 
 @pytest.fixture(scope="session")
@@ -44,8 +35,8 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def server(account: str, aws_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
     """The account's address, when it is empty; boto3 goes there."""
-    with urllib.request.urlopen(urllib.request.Request(f"{account}/moto-api/reset", method="POST"), timeout=30):
-        monkeypatch.setenv("AWS_ENDPOINT_URL", account)
+    emptied(account)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", account)
     return account
 
 

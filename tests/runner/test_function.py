@@ -9,6 +9,7 @@ import sys
 import zipfile
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import distribution
 from importlib.util import find_spec
 from io import BytesIO
@@ -17,6 +18,13 @@ from typing import Any
 
 import pytest
 
+from pytest_dsql.cost.books import AwsBooks, Budget
+from pytest_dsql.cost.engine import EngineBooks
+from pytest_dsql.cost.functions import Work
+from pytest_dsql.cost.meters import AwsMeter
+from pytest_dsql.cost.prices import Prices
+from pytest_dsql.cost.shape import CostShape
+from pytest_dsql.errors import BudgetReached
 from pytest_dsql.local.client import Engine
 from pytest_dsql.runner import package
 from pytest_dsql.runner.function import VARIABLE, described, handler, packed, unpacked
@@ -51,6 +59,25 @@ def libraries_of_this_machine() -> Iterator[tuple[str, bytes]]:
             path = Path(str(installed.locate_file(one)))
             if ".." not in one.parts and "__pycache__" not in one.parts and path.is_file():
                 yield one.as_posix(), path.read_bytes()
+
+
+def test_calls_are_admitted_counted_and_paid_for(functions: Functions, engine: Engine) -> None:
+    counted: list[Work] = []
+    books = EngineBooks(engine.dpu, "us-east-1", Prices())
+    paid = replace(functions, books=books, count=counted.append)
+    called = paid.call("insert", calls=2, concurrency=1, times=3, keep=False)
+    [work] = counted
+    assert (work.calls, work.starts) == (2, 1)
+    assert work.busy_s > 0
+    assert called.cost is not None
+    assert called.cost.dpu is not None
+    assert called.figures()["dpu"] == round(called.cost.dpu, 3) > 0
+
+    budget = Budget(1.0)
+    budget.count(lambda: 0.95)
+    exhausted = AwsBooks(AwsMeter(CostShape("attach"), Prices(), None, began_s=0.0), Prices(), budget)
+    with pytest.raises(BudgetReached, match="test was not started"):
+        replace(functions, books=exhausted).call("insert", calls=1, concurrency=1, keep=False)
 
 
 @pytest.mark.parametrize("operation", ["insert", "read"])

@@ -42,7 +42,7 @@ def machines_come_and_go(group: str, places: list[machines.Place], image: str) -
     remove_all(run)
 
 
-def test_machines(server: str) -> None:
+def test_machines(server: str, clients_made_once: None) -> None:
     run = AwsRun.begin("other", OWNER, region=REGION)
     places, image = machines.places(run, OPTIONS, None), machines.image(run, OPTIONS)
     vpc = places[0].vpc

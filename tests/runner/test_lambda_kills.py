@@ -38,7 +38,7 @@ def deployed(run: AwsRun) -> list[str]:
     return [one["FunctionName"] for one in functions] + [one["name"] for one in machines]
 
 
-def test_function_and_state_machine(server: str, loaded: Target) -> None:
+def test_function_and_state_machine(server: str, clients_made_once: None, loaded: Target) -> None:
     before = roles(loaded)
 
     def it_comes_and_goes() -> None:

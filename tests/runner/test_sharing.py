@@ -37,7 +37,8 @@ def account(aws_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) ->
             )
             return Made(made["Role"]["Arn"])
 
-        return LambdaFleet(run, run.create("iam-role", run.name("function"), call))
+        made = run.create("iam-role", run.name("function"), call)
+        return LambdaFleet(run, made, made)
 
     monkeypatch.setattr(lambda_fleet, "deploy", one_role)
     with mock_aws():

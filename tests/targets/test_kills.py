@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
 
-import botocore.loaders
 import pytest
 
 from pytest_dsql.aws import resources
@@ -27,10 +21,9 @@ from pytest_dsql.connect.token import TokenSource
 from pytest_dsql.settings import Settings
 from pytest_dsql.targets import created, dsql
 from pytest_dsql.targets.target import Target
-from tests.aws.conftest import until_it_answers
-from tests.aws.killing import in_a_child, kills
+from tests.aws.conftest import emptied, moto_server
+from tests.aws.killing import Steps, in_a_child, killed, kills
 
-ROOT = Path(__file__).parents[2]
 REGIONS = ("us-east-1", "us-east-2")
 
 
@@ -53,30 +46,22 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     only = {"dsql-cluster": resources.KINDS["dsql-cluster"]}
     monkeypatch.setattr(resources, "KINDS", only)
     monkeypatch.setattr("pytest_dsql.aws.verifying.KINDS", only)
-    # Service models are read once, not once for each session of botocore's.
-    loader = botocore.loaders.create_loader()
-    monkeypatch.setattr("botocore.loaders.create_loader", lambda _paths=None: loader)
+
+
+@pytest.fixture(scope="module")
+def surviving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """moto with what it lacks of DSQL, in a process that outlives whoever is killed."""
+    with moto_server(tmp_path_factory.mktemp("moto"), "tests.aws.dsql_service") as address:
+        yield address
 
 
 @pytest.fixture
-def dsql_server(aws_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
-    """moto with what it lacks of DSQL, in a process that outlives whoever is killed."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    log = tmp_path / "moto.log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.aws.dsql_service", str(port)], cwd=ROOT, stdout=file, stderr=file
-        )
-        try:
-            address = f"http://127.0.0.1:{port}"
-            until_it_answers(address, process, log)
-            monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-            yield address
-        finally:
-            process.terminate()
-            process.wait(timeout=30)
+def dsql_server(
+    surviving: str, aws_environment: dict[str, str], clients_made_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That account, empty."""
+    emptied(surviving)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", surviving)
 
 
 def settings(target: str, *options: str) -> Settings:
@@ -97,19 +82,21 @@ def unconnected(chosen: Settings, endpoints: dict[str, Endpoint], first: str) ->
     return Target(name=chosen.target, endpoint=endpoints[first], tokens=TokenSource(endpoints[first]), facts={})
 
 
-@cache
-def outside(_address: str) -> Clients:
-    return Clients()
+def names_of_one() -> list[str]:
+    """The steps of a whole life of one cluster."""
+    status, names = in_a_child(lambda: created.open_created(ONE, run_id="undisturbed").close())
+    assert status == 0
+    return names
 
 
 def clusters() -> list[str]:
-    clients = outside(os.environ["AWS_ENDPOINT_URL"])
+    clients = Clients()
     return [one["arn"] for region in REGIONS for one in clients.pages("dsql", region, "list_clusters", "clusters")]
 
 
 @pytest.mark.parametrize("chosen", [ONE, TWO], ids=["dsql", "dsql-multi-region"])
 def test_reap_leaves_nothing_wherever_a_session_was_killed(
-    chosen: Settings, dsql_server: str, monkeypatch: pytest.MonkeyPatch
+    chosen: Settings, dsql_server: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = 0
     for where in kills(lambda: created.open_created(chosen, run_id="run-1").close()):
@@ -123,7 +110,7 @@ def test_reap_leaves_nothing_wherever_a_session_was_killed(
     assert left >= 3, "most kills must have left something behind, or this test shows nothing"
 
 
-def test_reap_leaves_nothing_when_reap_itself_was_killed(dsql_server: str) -> None:
+def test_reap_leaves_nothing_when_reap_itself_was_killed(dsql_server: None) -> None:
     def leave_behind() -> None:
         created.open_created(TWO, run_id="run-1")
         os.kill(os.getpid(), signal.SIGKILL)
@@ -132,17 +119,18 @@ def test_reap_leaves_nothing_when_reap_itself_was_killed(dsql_server: str) -> No
         reap(settling_s=0.0, clock=QUICK)
 
     for step in range(1, 6):
-        assert in_a_child(leave_behind) == -signal.SIGKILL
+        assert in_a_child(leave_behind)[0] == -signal.SIGKILL
         assert len(clusters()) == 2
-        status = in_a_child(reap_it, step)
+        status, names = in_a_child(reap_it, Steps(step))
         removal, after = reap_all(settling_s=0.0, clock=QUICK)
         assert (removal.remaining, after.remaining) == ([], []), step
         assert clusters() == [], step
-    assert status == 4, "two deletions and their notes: the fifth step didn't come"
+    assert status == 0, "two deletions and their notes: the fifth step didn't come"
+    assert len(names) == 4
 
 
-def test_the_next_start_removes_what_a_killed_session_left(dsql_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert in_a_child(lambda: created.open_created(ONE, run_id="killed"), kill_at=5) == -9
+def test_the_next_start_removes_what_a_killed_session_left(dsql_server: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed(lambda: created.open_created(ONE, run_id="killed"), 1 + names_of_one().index("writing note"))
     (old,) = clusters()
     said: list[str] = []
     target = created.open_created(ONE, run_id="next", say=said.append)
@@ -157,7 +145,7 @@ def test_the_next_start_removes_what_a_killed_session_left(dsql_server: str, mon
     assert clusters() == []
 
 
-def test_a_second_job_never_removes_the_firsts_clusters(dsql_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_job_never_removes_the_firsts_clusters(dsql_server: None, monkeypatch: pytest.MonkeyPatch) -> None:
     first = created.open_created(ONE, run_id="first")
     (theirs,) = clusters()
 
@@ -167,9 +155,8 @@ def test_a_second_job_never_removes_the_firsts_clusters(dsql_server: str, monkey
         second = created.open_created(ONE, run_id="second")
         assert len(clusters()) == 2
         second.close()
-        os._exit(0)
 
-    assert in_a_child(second_job) == 0
+    assert in_a_child(second_job)[0] == 0
     assert clusters() == [theirs]
     first.close()
     assert clusters() == []

@@ -12,9 +12,10 @@ import psycopg
 import pytest
 
 from pytest_dsql.errors import DataLoadFailed, UsageError
+from pytest_dsql.workloads.loading import LoadProgress
 from pytest_dsql.workloads.orders import loader
 from pytest_dsql.workloads.orders.data import OrdersData
-from pytest_dsql.workloads.orders.loader import Connect, LoadProgress, land, reserve_chunks
+from pytest_dsql.workloads.orders.loader import Connect, land, reserve_chunks
 from pytest_dsql.workloads.orders.scales import SCALES, OrdersScale
 from pytest_dsql.workloads.orders.schema import SCHEMA, TABLES
 from pytest_dsql.workloads.orders.workload import Orders

@@ -1,10 +1,16 @@
-"""Buckets of S3, with what is in them. Source: botocore's `s3` model (2006-03-01)."""
+"""Buckets of S3, with what is in them. Source: botocore's `s3` model (2006-03-01).
+
+A bucket goes only when it is empty: of every version of every object and every delete marker (an account may have
+switched versioning on), and of uploads in parts that were never completed (S3 user guide, "Deleting a general purpose
+bucket", "Deleting object versions from a versioning-enabled bucket", "Aborting a multipart upload").
+"""
 
 from __future__ import annotations
 
-from typing import Final, final
+from collections.abc import Sequence
+from typing import Any, Final, final
 
-from pytest_dsql.aws.failures import AwsError, Failure, not_found_is_fine
+from pytest_dsql.aws.failures import AwsError, Failure, failure_of, not_found_is_fine, one_line
 from pytest_dsql.aws.inventory import Entry
 from pytest_dsql.aws.resources import RUN_TAG, tagged, tags_of
 from pytest_dsql.aws.sessions import Clients
@@ -34,12 +40,24 @@ class S3Bucket:
         """Empty it, then remove it."""
         region, bucket = entry.region, entry.name
         with not_found_is_fine():
-            keys = [
-                {"Key": one["Key"]} for one in clients.pages("s3", region, "list_objects_v2", "Contents", Bucket=bucket)
-            ]
-            for first in range(0, len(keys), _BATCH):
-                batch = {"Objects": keys[first : first + _BATCH], "Quiet": True}
-                clients.call("s3", region, "delete_objects", Bucket=bucket, Delete=batch)
+            for one in list(clients.pages("s3", region, "list_multipart_uploads", "Uploads", Bucket=bucket)):
+                with not_found_is_fine():  # completed or aborted by whoever began it
+                    clients.call(
+                        "s3",
+                        region,
+                        "abort_multipart_upload",
+                        Bucket=bucket,
+                        Key=one["Key"],
+                        UploadId=one["UploadId"],
+                    )
+            for kind in ("Versions", "DeleteMarkers"):
+                # In a bucket that never had versions each object is one, with the id "null".
+                found = [
+                    {"Key": one["Key"], "VersionId": one["VersionId"]}
+                    for one in clients.pages("s3", region, "list_object_versions", kind, Bucket=bucket)
+                ]
+                for first in range(0, len(found), _BATCH):
+                    _delete(clients, region, bucket, found[first : first + _BATCH])
             clients.call("s3", region, "delete_bucket", Bucket=bucket)
 
     def gone(self, clients: Clients, entry: Entry) -> bool:
@@ -57,6 +75,23 @@ class S3Bucket:
             if entry is not None:
                 found.append(entry)
         return found
+
+
+def _delete(clients: Clients, region: str, bucket: str, objects: Sequence[dict[str, Any]]) -> None:
+    """Delete versions of objects. Raises AwsError for the first that S3 refuses: the call itself succeeds then."""
+    answer = clients.call(
+        "s3", region, "delete_objects", Bucket=bucket, Delete={"Objects": list(objects), "Quiet": True}
+    )
+    for refused in answer.get("Errors", ()):
+        code, action = str(refused.get("Code", "")), "s3:DeleteObject"
+        raise AwsError(
+            f"{action} or {action}Version in {region}: S3 kept {len(answer['Errors'])} objects of {bucket} ({code}: "
+            f"{one_line(str(refused.get('Message') or code))})",
+            failure=failure_of(code),
+            code=code,
+            action=action,
+            region=region,
+        )
 
 
 def _tags(clients: Clients, region: str, bucket: str) -> dict[str, str] | None:

@@ -13,6 +13,7 @@ from uuid import UUID
 from pytest_dsql.errors import UsageError
 from pytest_dsql.transaction import CellRun, Context, Mix, Steps, Tally, transaction
 from pytest_dsql.workloads.identity import Dialect, Identity, claim_schema, mark_loaded, remove_schema, schema_state
+from pytest_dsql.workloads.loading import LoadProgress
 from pytest_dsql.workloads.receipts import compare_with_tally, operation_bounds, operation_prefix
 from pytest_dsql.workloads.runs import claim_run
 from pytest_dsql.workloads.sessions import Session
@@ -93,13 +94,24 @@ class Inserts:
         """Inserts only."""
         return Mix({insert_row: 1.0}, workload=self)
 
-    def load(self, connect: Connect, *, dialect: Dialect) -> None:
-        """Make the table and the rows to read; safe to repeat after a kill. Raises as the other workloads do."""
+    def load(
+        self,
+        connect: Connect,
+        *,
+        dialect: Dialect,
+        progress: Callable[[LoadProgress], None] | None = None,
+    ) -> None:
+        """Make the table and the rows to read; safe to repeat after a kill. Raises as the other workloads do.
+
+        `progress` is called once, before the rows: they are one batch.
+        """
         with Session(connect) as session:
             if claim_schema(session, self._identity, dialect=dialect) == "loaded":
                 return
             for statement in TABLES.values():
                 session.define(statement)
+            if progress is not None:
+                progress(LoadProgress(0, LOADED, 0.0, "rows"))
             session.execute(
                 f"INSERT INTO {SCHEMA}.rows (id, data) SELECT id, 'loaded' FROM unnest(%s::uuid[]) AS id "
                 "ON CONFLICT (id) DO NOTHING",

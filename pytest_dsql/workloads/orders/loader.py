@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 from pytest_dsql.errors import DataLoadFailed
 from pytest_dsql.masking import mask
 from pytest_dsql.workloads.identity import Dialect, Identity, claim_schema, mark_loaded
+from pytest_dsql.workloads.loading import LoadProgress
 from pytest_dsql.workloads.orders.data import OrdersData
 from pytest_dsql.workloads.orders.indexes import build_indexes
 from pytest_dsql.workloads.orders.scales import ORDERS_PER_BLOCK, OrdersScale
@@ -35,17 +36,6 @@ _PATIENCE_S: Final = 10.0
 _PROGRESS_S: Final = 0.1
 #: Counting is sliced so that no query comes near the 300 s that DSQL gives a transaction.
 _COUNT_SLICE: Final = 1_000_000
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class LoadProgress:
-    """How far a load has come."""
-
-    rows: int  #: landed, by this load or an earlier one
-    total_rows: int
-    elapsed_s: float
-    step: str  #: what is being done: "rows", "indexes" or "checks"
 
 
 @final

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 from pytest_dsql.errors import UsageError
 from pytest_dsql.transaction import CellRun, Mix, Tally
 from pytest_dsql.workloads.identity import Dialect, Identity, remove_schema, schema_state
+from pytest_dsql.workloads.loading import LoadProgress
 from pytest_dsql.workloads.orders import pipelined
 from pytest_dsql.workloads.orders.data import OrdersData
 from pytest_dsql.workloads.orders.invariants import check, stock_snapshot
 from pytest_dsql.workloads.orders.loader import (
     Connect,
-    LoadProgress,
     LoadReport,
     land,
     landed_chunks,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
@@ -16,6 +17,7 @@ from pytest_dsql.workloads.identity import (
     remove_schema,
     schema_state,
 )
+from pytest_dsql.workloads.loading import LoadProgress
 from pytest_dsql.workloads.receipts import operation_prefix
 from pytest_dsql.workloads.runs import claim_run
 from pytest_dsql.workloads.sessions import Session
@@ -56,22 +58,26 @@ class Transfers:
         """Four transfers for each balance that is read."""
         return Mix(SHARES, workload=self)
 
-    def load(self, connect: Connect, *, dialect: Dialect) -> int:
+    def load(
+        self, connect: Connect, *, dialect: Dialect, progress: Callable[[LoadProgress], None] | None = None
+    ) -> int:
         """Load the accounts that are missing, and return how many that were; safe to repeat after a kill.
 
-        `connect` opens a new psycopg connection in autocommit. Raises ForeignSchema when the schema is not ours,
+        `connect` opens a new psycopg connection in autocommit; `progress` is called before each batch, and may raise to
+        break the load off. Raises ForeignSchema when the schema is not ours,
         UsageError when it holds another scale, ConnectionFailed and DataLoadFailed for what trying again does not cure.
         """
         import psycopg
 
         try:
             with Session(connect) as session:
-                return self._load(session, dialect)
+                return self._load(session, dialect, progress)
         except psycopg.Error as error:
             reason, *_details = mask(str(error)).splitlines()
             raise DataLoadFailed(f"loading into schema {SCHEMA} failed: {reason}") from error
 
-    def _load(self, session: Session, dialect: Dialect) -> int:
+    def _load(self, session: Session, dialect: Dialect, progress: Callable[[LoadProgress], None] | None) -> int:
+        started = time.monotonic()
         if claim_schema(session, self._identity, dialect=dialect) == "loaded":
             return 0
         for statement in TABLES.values():
@@ -79,6 +85,8 @@ class Transfers:
         there = self._count(session)
         for first in range(0, self.scale.accounts, _ROWS_AT_ONCE):
             last = min(first + _ROWS_AT_ONCE, self.scale.accounts) - 1
+            if progress is not None:
+                progress(LoadProgress(first, self.scale.accounts, time.monotonic() - started, "rows"))
             session.execute(
                 f"INSERT INTO {SCHEMA}.accounts (id, balance) SELECT id, %s FROM generate_series(%s::bigint, %s) AS id "
                 "ON CONFLICT (id) DO NOTHING",

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import botocore.handlers
-import botocore.loaders
 import pytest
 
 from pytest_dsql.aws.run import AwsRun
@@ -17,15 +16,6 @@ from tests.targets.rds import stand_ins
 REGION = "us-east-1"
 GENERATOR = "203.0.113.7"
 RUN_ID = "20261130T100000Z-abc123"
-
-
-@pytest.fixture(autouse=True)
-def read_models_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Share what botocore reads of its service models: 0.2 s for each client of each test otherwise."""
-    monkeypatch.setattr("botocore.session.create_loader", lambda *_ignored, **_also: _LOADER)
-
-
-_LOADER = botocore.loaders.create_loader()
 
 
 @pytest.fixture(scope="session")

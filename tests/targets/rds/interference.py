@@ -1,13 +1,11 @@
-"""Interferes with calls to AWS inside botocore: counts them, refuses them, or has the process die at one of them."""
+"""Interferes with calls to AWS inside botocore: counts them, or refuses them."""
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 import botocore.handlers
 
@@ -62,21 +60,3 @@ class Calls:
     def after(self, service: str, operation: str) -> None:
         if changes(operation):
             self.made.append(f"{service}:{operation}")
-
-
-class Death:
-    """Kills this process right before or after the n-th call that changes something; n counts from 1."""
-
-    def __init__(self, number: int, when: Literal["before", "after"]) -> None:
-        self._left = number
-        self._when = when
-
-    def before(self, _service: str, operation: str) -> None:
-        if changes(operation):
-            self._left -= 1
-            if self._left == 0 and self._when == "before":
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    def after(self, _service: str, operation: str) -> None:
-        if changes(operation) and self._left == 0 and self._when == "after":
-            os.kill(os.getpid(), signal.SIGKILL)

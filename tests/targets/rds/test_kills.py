@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import os
-import traceback
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Literal
+from collections.abc import Iterator
 
 import pytest
-from urllib3 import request
 
 from pytest_dsql.aws.inventory import inventories
 from pytest_dsql.aws.reaper import reap
 from pytest_dsql.targets import created
-from tests.aws.conftest import moto_server
+from tests.aws.conftest import emptied, moto_server
+from tests.aws.killing import Moment, kills
 from tests.plain_postgres import PlainPostgres
 from tests.targets.rds.account import contents, ec2_of
 from tests.targets.rds.conftest import REGION, RUN_ID, Hours, begin
-from tests.targets.rds.interference import Calls, Death, interfering
 from tests.targets.rds.opening import settings_for
 
 #: Right after a call its answer is lost: the harder half. DSQL_KILLS=all has the process die right before each, too.
-MOMENTS = ("before", "after") if os.environ.get("DSQL_KILLS") == "all" else ("after",)
+MOMENTS: tuple[Moment, ...] = ("before", "after") if os.environ.get("DSQL_KILLS") == "all" else ("after",)
 #: Calls that change something, from the first create to the last delete. More of them: more steps at which to die.
 STEPS = {"rds-multi-az": 22, "rds-proxy": 23}
 
@@ -36,10 +32,14 @@ def surviving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def empty(
-    surviving: str, aws_environment: dict[str, str], databases: PlainPostgres, monkeypatch: pytest.MonkeyPatch
+    surviving: str,
+    aws_environment: dict[str, str],
+    clients_made_once: None,
+    databases: PlainPostgres,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> PlainPostgres:
     """That account, empty."""
-    assert request("POST", f"{surviving}/moto-api/reset").status == 200
+    emptied(surviving)
     monkeypatch.setenv("AWS_ENDPOINT_URL", surviving)
     monkeypatch.setattr(created, "begin", lambda chosen, **_ignored: begin(chosen.target))
     return databases
@@ -67,62 +67,17 @@ def options_of(target: str) -> dict[str, str]:
     }
 
 
-def in_a_child(work: Callable[[], None]) -> int:
-    """Run it in a forked process; return the signal that ended it, 0 for none."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
-    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("target", STEPS)
-def test_a_reap_removes_what_a_killed_run_left(target: str, empty: PlainPostgres, tmp_path: Path) -> None:
+def test_a_reap_removes_what_a_killed_run_left(target: str, empty: PlainPostgres) -> None:
     options = options_of(target)
     yours = contents()
-    steps = steps_of(target, empty, options, tmp_path / "calls")
-    assert contents() == yours
-    assert len(steps) == STEPS[target], steps
-
-    for number, step in enumerate(steps, 1):
-        for when in MOMENTS:
-            die(target, empty, options, number, when)  # type: ignore[arg-type]
-            removal = reap(clock=Hours().clock())
-            where = f"{when} {number}, {step}"
-            assert [(str(entry), why) for entry, why in removal.remaining] == [], where
-            assert contents() == yours, where
-            assert inventories() == [], where
-
-
-def steps_of(target: str, postgres: PlainPostgres, options: dict[str, str], report: Path) -> list[str]:
-    """Return the calls of a life that nobody ends. In a child as well: whose process lives on holds its inventory."""
-
-    def work() -> None:
-        calls = Calls()
-        with interfering(after=calls.after):
-            life(target, postgres, options)
-        report.write_text("\n".join(calls.made))
-
-    assert in_a_child(work) == 0
-    return report.read_text().splitlines()
-
-
-def die(
-    target: str, postgres: PlainPostgres, options: dict[str, str], number: int, when: Literal["before", "after"]
-) -> None:
-    death = Death(number, when)
-
-    def work() -> None:
-        with interfering(before=death.before, after=death.after):
-            life(target, postgres, options)
-
-    assert in_a_child(work) == 9
+    places = list[str]()
+    for where in kills(lambda: life(target, empty, options), MOMENTS, writes=False):
+        places.append(where)
+        if where == "undisturbed":
+            assert contents() == yours
+        removal = reap(clock=Hours().clock())
+        assert [(str(entry), why) for entry, why in removal.remaining] == [], where
+        assert contents() == yours, where
+        assert inventories() == [], where
+    assert len(places) == 1 + STEPS[target] * len(MOMENTS), places
