@@ -99,6 +99,10 @@ class Hold:
             os.close(self._file)
             self._file = None
 
+    def __del__(self) -> None:
+        """Let go with whoever held it: a share that nobody can give back would keep what is shared for good."""
+        self.close()
+
 
 @final
 class Inventory:

@@ -38,6 +38,19 @@ KINDS: Final[Mapping[str, str]] = {
     "state-machine": "pytest_dsql.aws.kinds.serverless:StateMachine",
 }
 
+#: Kinds of what is in a network, which can't go before them.
+IN_A_NETWORK: Final = frozenset(
+    {
+        "security-group",
+        "security-group-rule",
+        "db-subnet-group",
+        "db-cluster",
+        "db-instance",
+        "db-proxy",
+        "ec2-instance",
+    }
+)
+
 
 class Resource(Protocol):
     """One kind of thing that costs money or is in the way. Instances have no state; methods raise AwsError.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar, final
 
@@ -12,12 +12,15 @@ from pytest_dsql.aws import creating, reaper
 from pytest_dsql.aws.creating import Made
 from pytest_dsql.aws.failures import Failure
 from pytest_dsql.aws.inventory import LIFE, Entry, Hold, Inventory
-from pytest_dsql.aws.resources import CREATED_TAG, EXPIRES_TAG, RUN_TAG
+from pytest_dsql.aws.resources import CREATED_TAG, EXPIRES_TAG, IN_A_NETWORK, RUN_TAG
 from pytest_dsql.aws.sessions import Clients
 from pytest_dsql.aws.waiting import Clock, until
 from pytest_dsql.errors import DsqlError, UsageError
 
 T = TypeVar("T")
+
+#: Owns what several targets of a run use, such as a network: it goes with the last of them.
+SHARED: Final = "shared"
 
 #: `life=HOURS`, as an option of a target that is created or of a runner.
 _LONGEST_LIFE_H: Final = 72
@@ -35,6 +38,7 @@ class AwsRun:
     hold: Hold  #: of the processes that use this target
     clock: Clock = field(default_factory=Clock)
     say: Callable[[str], None] = lambda _text: None
+    _shared: AwsRun | None = field(default=None, repr=False)
 
     @classmethod
     def begin(
@@ -120,12 +124,46 @@ class AwsRun:
                 "it does no new work on AWS (--dsql-target-option life=HOURS allows more)"
             )
 
+    def shared(self) -> AwsRun:
+        """Return the part of the run in which its targets make what they share. It is in use until `close`."""
+        if self._shared is None:
+            hold = self.inventory.hold(f"using-{SHARED}")
+            self._shared = replace(self, owner=SHARED, hold=hold, _shared=None)
+        return self._shared
+
+    def keep(self) -> None:
+        """Leave alone what this target created, and what it shares with others."""
+        self.inventory.keep(self.owner)
+        self.inventory.reload()
+        if any(one.owner == SHARED for one in self.inventory.remaining):
+            self.inventory.keep(SHARED)
+
     def remove(self) -> reaper.Removal:
-        """Remove what this target or runner created, and wait until it is gone. Raises nothing for what remains."""
-        return reaper.remove(self.clients, self.inventory, owner=self.owner, clock=self.clock, say=self.say)
+        """Remove what this target or runner created, and wait until it is gone. Raises nothing for what remains.
+
+        What targets share goes as well where this one was the last that used it.
+        """
+        removal = reaper.remove(self.clients, self.inventory, owner=self.owner, clock=self.clock, say=self.say)
+        if not removal.remaining and self._shares_with_nobody():
+            removal.add(
+                reaper.remove(self.clients, self.inventory, owner=SHARED, clock=self.clock, say=self.say),
+            )
+        return removal
+
+    def _shares_with_nobody(self) -> bool:
+        self.inventory.reload()
+        remaining = self.inventory.remaining
+        if SHARED in self.inventory.kept or not any(one.owner == SHARED for one in remaining):
+            return False
+        # What could not be removed from a network keeps it, too: no use in waiting for that.
+        if any(one.owner != SHARED and one.kind in IN_A_NETWORK for one in remaining):
+            return False
+        return self.shared().hold.last()
 
     def close(self) -> None:
         """Let go of the inventory, which goes when nothing of the run is left. Removes nothing."""
+        if self._shared is not None:
+            self._shared.hold.close()
         self.hold.close()
         self.inventory.close()
 

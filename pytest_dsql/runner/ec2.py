@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar, final
 from pytest_dsql.aws.failures import AwsError, Failure
 from pytest_dsql.aws.inventory import Entry
 from pytest_dsql.aws.kinds.compute import instances
-from pytest_dsql.aws.run import AwsRun, life_of
+from pytest_dsql.aws.run import SHARED, AwsRun, life_of
 from pytest_dsql.aws.waiting import WaitedInVain
 from pytest_dsql.connect.endpoint import IamAuth, PasswordAuth
 from pytest_dsql.errors import DsqlError, UsageError
@@ -307,10 +307,10 @@ class Ec2Session:
         return self.run.wait(lambda: (do(),), what=what, limit_s=_UNSEEN_S)[0]
 
     def _of_target(self, *kinds: str) -> list[Entry]:
-        """What of these kinds belongs to the target of this run."""
+        """What of these kinds belongs to the target of this run: there is one in it."""
         self.run.inventory.reload()
         remaining = self.run.inventory.remaining
-        return [one for one in remaining if one.owner == self.target.name and one.kind in kinds and one.arn]
+        return [one for one in remaining if one.owner in (self.target.name, SHARED) and one.kind in kinds and one.arn]
 
     def _near(self) -> str | None:
         """A subnet of the target's own, when it has one: it leads to the internet."""

@@ -176,7 +176,7 @@ def _end(run: AwsRun, *, keep: bool, target: Target | None = None) -> None:
     """Remove what this target created, unless others still use it or the user keeps it. Raises DsqlError."""
     try:
         if keep:
-            run.inventory.keep(run.owner)
+            run.keep()
             if target is not None:
                 _say_how_to_use(run, target)
         elif run.hold.last():
@@ -258,8 +258,11 @@ def created_of(settings: Settings) -> list[str]:
 
 
 def shared_of(settings: Settings) -> list[str]:
-    """Return the owners of what the processes of a run share: its created targets, and a runner of functions."""
-    return [*created_of(settings), *(["runner-lambda"] if settings.runner == "lambda" else [])]
+    """Return the owners of what the processes of a run share: its created targets, their network, the functions."""
+    from pytest_dsql.aws.run import SHARED
+
+    created = created_of(settings)
+    return [*created, *([SHARED] if created else []), *(["runner-lambda"] if settings.runner == "lambda" else [])]
 
 
 def _how_to_attach(endpoint: Endpoint) -> str:

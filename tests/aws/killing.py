@@ -128,6 +128,7 @@ def kills(
     With `writes`, before a step is after the one before it: nothing that lasts happens between. The consumer cleans up
     and looks around each time.
     """
+    work()  # what is imported, read or made at the first time is there for all that follow
     status, names = in_a_child(work, Steps(writes=writes))
     assert status == 0, "the undisturbed run failed: see its traceback"
     assert names

@@ -1,4 +1,4 @@
-"""The network of a database: an existing one, or one made for it, open to the load generator's address alone.
+"""The network of a database: an existing one, or one made for the databases of a run, open to the load's address alone.
 
 Sources: EC2 API reference; RDS user guide, "Working with a DB instance in a VPC": a publicly accessible database needs
 subnets in two zones, a route to an internet gateway, and DNS host names in its VPC.
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from pytest_dsql.targets.rds.options import RdsOptions
 
 PORT: Final = 5432
-#: Room for a database in each of up to four zones; nothing else is ever in it.
+#: Room for the databases of a run in each of up to eight zones; nothing else is ever in it.
 _VPC: Final = ipaddress.IPv4Network("10.0.0.0/24")
+_SUBNET_BITS: Final = 27
 #: How long a step may have to be repeated until what an earlier one made is seen everywhere.
 _STEP_S: Final = 120.0
 #: What was just made may be "not found" for a while (EC2 developer guide, "Eventual consistency").
@@ -79,14 +80,22 @@ def open_to_itself(run: AwsRun, security_group: str) -> None:
 
 
 def _made(run: AwsRun, zones: tuple[str, ...]) -> tuple[str, dict[str, str]]:
-    """Make a VPC with a subnet in each zone and a way in; return its id, and the zone of each subnet."""
+    """Make a VPC with a subnet in each zone and a way in; return its id, and the zone of each subnet.
+
+    All targets of a run share it, each with the zones that it needs: an account has five VPCs in a Region by default.
+    """
+    with run.inventory.alone(f"network-{run.region}"):
+        return _made_alone(run.shared(), zones)
+
+
+def _made_alone(run: AwsRun, zones: tuple[str, ...]) -> tuple[str, dict[str, str]]:
     vpc = _made_once(
         run,
         "vpc",
         "net",
-        lambda tags: run.clients.call("ec2", run.region, "create_vpc", CidrBlock=str(_VPC), TagSpecifications=tags)[
-            "Vpc"
-        ]["VpcId"],
+        lambda _entry, tags: run.clients.call(
+            "ec2", run.region, "create_vpc", CidrBlock=str(_VPC), TagSpecifications=tags
+        )["Vpc"]["VpcId"],
     )
     _step(
         run,
@@ -96,27 +105,28 @@ def _made(run: AwsRun, zones: tuple[str, ...]) -> tuple[str, dict[str, str]]:
         ),
     )
     subnets: dict[str, str] = {}
-    for number, (zone, block) in enumerate(zip(zones, _VPC.subnets(new_prefix=26), strict=False), 1):
+    for zone in zones:
         subnet = _made_once(
             run,
             "subnet",
-            f"net-{number}",
-            lambda tags, zone=zone, block=block: run.clients.call(  # type: ignore[misc]
+            f"net-{zone.removeprefix(run.region)}",
+            lambda entry, tags, zone=zone: run.clients.call(  # type: ignore[misc]
                 "ec2",
                 run.region,
                 "create_subnet",
                 VpcId=vpc,
                 AvailabilityZone=zone,
-                CidrBlock=str(block),
+                CidrBlock=entry.details["block"],
                 TagSpecifications=tags,
             )["Subnet"]["SubnetId"],
+            block=_free_block(run),
         )
         subnets[subnet] = zone
     gateway = _made_once(
         run,
         "internet-gateway",
         "net",
-        lambda tags: run.clients.call("ec2", run.region, "create_internet_gateway", TagSpecifications=tags)[
+        lambda _entry, tags: run.clients.call("ec2", run.region, "create_internet_gateway", TagSpecifications=tags)[
             "InternetGateway"
         ]["InternetGatewayId"],
     )
@@ -128,6 +138,16 @@ def _made(run: AwsRun, zones: tuple[str, ...]) -> tuple[str, dict[str, str]]:
     )
     _step(run, "making the route", lambda: _route(run, vpc, gateway), done_when="RouteAlreadyExists")
     return vpc, subnets
+
+
+def _free_block(run: AwsRun) -> str:
+    """Return the next block of addresses for a subnet; the entries of the others say which are taken."""
+    taken = {one.details.get("block") for one in run.inventory.entries if one.region == run.region}
+    blocks = (str(one) for one in _VPC.subnets(new_prefix=_SUBNET_BITS))
+    free = next((one for one in blocks if one not in taken), None)
+    if free is None:
+        raise UsageError(f"the databases of this run are in more zones of {run.region} than its network has room for")
+    return free
 
 
 def _route(run: AwsRun, vpc: str, gateway: str) -> None:
@@ -162,7 +182,7 @@ def _security_group(run: AwsRun, vpc: str, allowed: tuple[str, ...]) -> str:
         run,
         "security-group",
         "net",
-        lambda tags: run.clients.call(
+        lambda _entry, tags: run.clients.call(
             "ec2",
             run.region,
             "create_security_group",
@@ -247,16 +267,18 @@ def _allowed(run: AwsRun, options: RdsOptions, vpc: str) -> tuple[str, ...]:
     return (f"{address}/32",)
 
 
-def _made_once(run: AwsRun, kind: str, what: str, call: Callable[[list[dict[str, Any]]], str]) -> str:
+def _made_once(
+    run: AwsRun, kind: str, what: str, call: Callable[[Entry, list[dict[str, Any]]], str], **details: Any
+) -> str:
     """Create one thing of EC2's, which has neither client tokens nor names of its own: an earlier try is looked for."""
     from pytest_dsql.aws.resources import resource
 
     def attempt(entry: Entry) -> Made:
         if found := resource(kind).find(run.clients, entry):
             return Made(found)
-        return Made(call([{"ResourceType": kind, "Tags": run.tag_list(entry)}]))
+        return Made(call(entry, [{"ResourceType": kind, "Tags": run.tag_list(entry)}]))
 
-    entry = run.create(kind, run.name(f"{run.owner}-{what}"), attempt, again_on=SETTLES)
+    entry = run.create(kind, run.name(f"{run.owner}-{what}"), attempt, again_on=SETTLES, **details)
     assert entry.arn is not None
     return entry.arn
 

@@ -20,7 +20,7 @@ from tests.targets.rds.opening import settings_for
 #: Right after a call its answer is lost: the harder half. DSQL_KILLS=all has the process die right before each, too.
 MOMENTS: tuple[Moment, ...] = ("before", "after") if os.environ.get("DSQL_KILLS") == "all" else ("after",)
 #: Calls that change something, from the first create to the last delete. More of them: more steps at which to die.
-STEPS = {"rds-multi-az": 22, "rds-proxy": 23}
+STEPS = {"rds-multi-az,aurora-serverless": 33, "rds-proxy": 23}
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,11 @@ def empty(
     return databases
 
 
-def life(target: str, postgres: PlainPostgres, options: dict[str, str]) -> None:
-    """Everything that a run does with a target: create it, reach it, remove it."""
-    created.open_created(settings_for(target, postgres, **options), run_id=RUN_ID).close()
+def life(targets: str, postgres: PlainPostgres, options: dict[str, str]) -> None:
+    """Everything that a run does with its targets: create them, reach them, remove them. They share a network."""
+    opened = [created.open_created(settings_for(one, postgres, **options), run_id=RUN_ID) for one in targets.split(",")]
+    for one in reversed(opened):
+        one.close()
 
 
 def options_of(target: str) -> dict[str, str]:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import http.server
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import boto3
 import pytest
 
 from pytest_dsql.aws.failures import AwsError
+from pytest_dsql.aws.reaper import reap
 from pytest_dsql.errors import UsageError
 from pytest_dsql.targets.rds import whereabouts
 from pytest_dsql.targets.rds.network import network_for, open_to_itself
 from pytest_dsql.targets.rds.options import RdsOptions
 from tests.targets.rds.account import contents, ec2_of
-from tests.targets.rds.conftest import REGION, begin
+from tests.targets.rds.conftest import REGION, RUN_ID, Hours, begin
+from tests.targets.rds.interference import interfering, refusal
 
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 OPEN = RdsOptions(generator=("203.0.113.7/32", "198.51.100.0/24"))
@@ -53,6 +56,84 @@ def test_a_network_is_made_that_is_reached_from_outside(account: None) -> None:
         (one.get("GatewayId"), one.get("DestinationCidrBlock")) for one in table["Routes"]
     ]
     assert begin("rds-multi-az").remove().remaining == []
+    assert contents() == {}
+
+
+def test_databases_of_a_run_share_a_network_that_goes_with_the_last_of_them(account: None) -> None:
+    """Each with the zones that it needs, and with a security group and a subnet group of its own."""
+    first, second = begin("rds-multi-az"), begin("aurora-serverless")
+    one, other = network_for(first, OPEN, ZONES), network_for(second, OPEN, ZONES[1:])
+    made = contents()
+    assert {kind: len(names) for kind, names in made.items()} == {
+        "vpcs": 1,
+        "subnets": 3,
+        "gateways": 1,
+        "security groups": 2,
+        "subnet groups": 2,
+    }
+    assert (one.zones, other.zones) == (ZONES[:2], ZONES[1:])
+    assert set(one.subnets) & set(other.subnets) != set()
+    assert one.security_group != other.security_group
+    blocks = [subnet["CidrBlock"] for subnet in ec2_of(REGION).describe_subnets(SubnetIds=made["subnets"])["Subnets"]]
+    assert sorted(blocks) == ["10.0.0.0/27", "10.0.0.32/27", "10.0.0.64/27"]
+    assert first.remove().remaining == []
+    assert contents()["vpcs"] == made["vpcs"], "the other one is in it"
+    first.close()
+    assert second.remove().remaining == []
+    assert contents() == {}
+
+
+def test_another_process_that_uses_the_network_keeps_it(account: None) -> None:
+    here, there = begin("rds-multi-az"), begin("rds-multi-az")
+    network_for(here, OPEN, ZONES)
+    network_for(there, OPEN, ZONES)
+    assert here.remove().remaining == []
+    assert len(contents()["vpcs"]) == 1
+    here.close()
+    assert there.remove().remaining == []
+    assert contents() == {}
+
+
+def test_a_kept_database_keeps_its_network(account: None) -> None:
+    kept, other = begin("rds-multi-az"), begin("aurora-serverless")
+    network_for(kept, OPEN, ZONES)
+    network_for(other, OPEN, ZONES)
+    kept.keep()
+    kept.close()
+    assert other.remove().remaining == []
+    other.close()
+    assert {kind: len(names) for kind, names in contents().items()} == {
+        "vpcs": 1,
+        "subnets": 2,
+        "gateways": 1,
+        "security groups": 1,
+        "subnet groups": 1,
+    }
+    assert reap(clock=Hours().clock()).removed == []
+    assert reap(run=RUN_ID, clock=Hours().clock()).remaining == []
+    assert contents() == {}
+
+
+def test_what_could_not_be_removed_from_a_network_is_not_waited_for_twice(
+    account: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing, other = begin("rds-multi-az"), begin("aurora-serverless")
+    network_for(failing, OPEN, ZONES)
+    network_for(other, OPEN, ZONES)
+    with interfering(before=lambda _service, what: refusal("AccessDenied") if what == "DeleteDBSubnetGroup" else None):
+        run = begin("rds-multi-az")
+        [(left, _why)] = run.remove().remaining
+    assert left.kind == "db-subnet-group"
+    for one in (failing, run):
+        one.close()
+    clock = Hours()
+    other.clock = clock.clock()
+    before = clock.at
+    assert other.remove().remaining == []
+    assert clock.at - before < timedelta(minutes=5)
+    assert len(contents()["vpcs"]) == 1
+    other.close()
+    assert reap(clock=Hours().clock()).remaining == []
     assert contents() == {}
 
 
