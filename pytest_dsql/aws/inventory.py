@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, final
 
+from pytest_dsql.aws.holding import STARTED, Hold, is_held, lock_alone, locked, state_directory
 from pytest_dsql.errors import DsqlError, UsageError
 
 #: How long what a run creates may live unless told otherwise. After that it takes no new work, and anybody's `reap`
@@ -48,60 +49,6 @@ class Entry:
     def __str__(self) -> str:
         """Name it for people: without account id."""
         return f"{self.kind} {self.name} in {self.region}"
-
-
-def state_directory() -> Path:
-    """Return the directory of all runs' files."""
-    base = os.environ.get("XDG_STATE_HOME") or ""
-    # The XDG specification has relative paths ignored.
-    root = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state"
-    return root / "pytest-dsql" / "runs"
-
-
-#: The purpose for which the process that starts a run's others holds the run: it is not abandoned between them.
-STARTED: Final = "started"
-
-
-@final
-class Hold:
-    """A share in something that several processes of a run use; whoever lets go last clears it away."""
-
-    def __init__(self, file: int, path: Path) -> None:
-        self._file: int | None = file
-        self._path = path
-
-    @classmethod
-    def of(cls, run_id: str, purpose: str, directory: Path | None = None) -> Hold:
-        """Join the processes of a run that share something, also before the run has an inventory. Raises UsageError."""
-        folder = directory or state_directory()
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            path = folder / f"{run_id}.{purpose}.lock"
-            return cls(_locked(path, fcntl.LOCK_SH), path)
-        except OSError as error:
-            raise UsageError(
-                f"can't write to {folder}: {error.strerror} (XDG_STATE_HOME names another place)"
-            ) from None
-
-    def last(self) -> bool:
-        """Tell whether no other process shares it any more; from then on none can join until `close`."""
-        return self._file is not None and _lock_alone(self._file)
-
-    def clear(self) -> None:
-        """Let go, and leave no file behind where nobody else shares it."""
-        if self.last():
-            self._path.unlink(missing_ok=True)
-        self.close()
-
-    def close(self) -> None:
-        """Let go. Harmless when let go already."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-    def __del__(self) -> None:
-        """Let go with whoever held it: a share that nobody can give back would keep what is shared for good."""
-        self.close()
 
 
 @final
@@ -142,7 +89,7 @@ class Inventory:
         path = folder / f"{run_id}.jsonl"
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            inventory = cls(path, _locked(path, fcntl.LOCK_SH))
+            inventory = cls(path, locked(path, fcntl.LOCK_SH))
         except OSError as error:
             raise UsageError(
                 f"can't write {path}: {error.strerror}; what costs money is written down there before it is created "
@@ -183,7 +130,7 @@ class Inventory:
             return None  # another one was faster
         # Whoever has started the run's processes is there while none of them is.
         started = path.with_name(f"{path.name.removesuffix('.jsonl')}.{STARTED}.lock")
-        if not even_if_held and (not _lock_alone(file) or _is_held(started)):
+        if not even_if_held and (not lock_alone(file) or is_held(started)):
             os.close(file)
             return None
         inventory = cls(path, file)
@@ -310,7 +257,7 @@ class Inventory:
         except FileNotFoundError:
             return False
         try:
-            return not _lock_alone(file)
+            return not lock_alone(file)
         finally:
             os.close(file)
 
@@ -322,7 +269,7 @@ class Inventory:
     def alone(self, purpose: str = "writing") -> Iterator[None]:
         """Keep the run's other processes and threads from the same purpose meanwhile. Not to be nested in itself."""
         # A file of its own: the lock on the inventory is shared by all of them for as long as they live.
-        gate = _locked(self._gate(purpose), fcntl.LOCK_EX)
+        gate = locked(self._gate(purpose), fcntl.LOCK_EX)
         try:
             yield
         finally:
@@ -335,9 +282,9 @@ class Inventory:
         try:
             with suppress(FileNotFoundError):
                 self.reload()
-                if not self.remaining and _lock_alone(self._file):
+                if not self.remaining and lock_alone(self._file):
                     for gate in self.path.parent.glob(f"{self.run}.*.lock"):
-                        if not _is_held(gate):
+                        if not is_held(gate):
                             gate.unlink(missing_ok=True)
                     self.path.unlink(missing_ok=True)
         finally:
@@ -379,36 +326,6 @@ def _remember(folder: Path, region: str) -> None:
     if region not in regions_used(folder):
         with (folder.parent / "regions").open("a", encoding="utf-8") as file:
             file.write(f"{region}\n")
-
-
-def _locked(path: Path, how: int) -> int:
-    """Open a file that others may be removing, and lock it."""
-    while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        fcntl.flock(file, how)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file), path.stat()):
-                return file
-        os.close(file)  # it was removed between opening and locking
-
-
-def _lock_alone(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _is_held(path: Path) -> bool:
-    try:
-        file = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        return not _lock_alone(file)
-    finally:
-        os.close(file)
 
 
 def inventories(directory: Path | None = None) -> list[Path]:

@@ -11,7 +11,8 @@ from typing import Any, Final, TypeVar, final
 from pytest_dsql.aws import creating, reaper
 from pytest_dsql.aws.creating import Made
 from pytest_dsql.aws.failures import Failure
-from pytest_dsql.aws.inventory import LIFE, Entry, Hold, Inventory
+from pytest_dsql.aws.holding import Hold
+from pytest_dsql.aws.inventory import LIFE, Entry, Inventory
 from pytest_dsql.aws.resources import CREATED_TAG, EXPIRES_TAG, IN_A_NETWORK, RUN_TAG
 from pytest_dsql.aws.sessions import Clients
 from pytest_dsql.aws.waiting import Clock, until

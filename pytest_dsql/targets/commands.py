@@ -100,7 +100,8 @@ def _findings(profile: str | None, role: str | None, region: str | None) -> Iter
         return
     if signed_in[1]:
         yield _asked(f"Aurora DSQL in {region}", lambda: _clusters(clients, region))
-    from pytest_dsql.aws.inventory import inventories, state_directory
+    from pytest_dsql.aws.holding import state_directory
+    from pytest_dsql.aws.inventory import inventories
 
     left = len(inventories())
     yield "inventories", True, f"{left} in {state_directory()}; `pytest-dsql verify` compares them with the account"

@@ -168,7 +168,8 @@ def identified(shape: CostShape, entries: Sequence[Entry]) -> CostShape:
 
 
 def _entries(run_id: str, owner: str) -> list[Entry]:
-    from pytest_dsql.aws.inventory import Inventory, state_directory
+    from pytest_dsql.aws.holding import state_directory
+    from pytest_dsql.aws.inventory import Inventory
 
     try:
         inventory = Inventory.read(state_directory() / f"{run_id}.jsonl")

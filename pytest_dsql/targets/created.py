@@ -214,7 +214,7 @@ class Guard:
     """
 
     def __init__(self, settings: Settings, run_id: str, say: Callable[[str], None]) -> None:
-        from pytest_dsql.aws.inventory import STARTED, Hold
+        from pytest_dsql.aws.holding import STARTED, Hold
 
         self._settings = settings
         self._run_id = run_id
@@ -237,7 +237,8 @@ class Guard:
 
     def _wait_for_the_others(self) -> None:
         """Wait until no worker holds the inventory any more: one that was killed a moment ago still may."""
-        from pytest_dsql.aws.inventory import Inventory, state_directory
+        from pytest_dsql.aws.holding import state_directory
+        from pytest_dsql.aws.inventory import Inventory
         from pytest_dsql.aws.waiting import WaitedInVain, until
 
         def free() -> bool | None:

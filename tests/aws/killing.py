@@ -58,10 +58,11 @@ class Steps:
         due = len(self.names) == self._kill_at
         if due and self._moment == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        done = work()
-        if due:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return done
+        try:
+            return work()
+        finally:  # a refusal is an answer, too
+            if due:
+                os.kill(os.getpid(), signal.SIGKILL)
 
 
 _SHARED: Final[dict[tuple[str | None, ...], Any]] = {}

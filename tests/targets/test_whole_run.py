@@ -136,7 +136,14 @@ def all_that_was_written(directory: Path) -> str:
 def test_one_command_creates_measures_and_removes(there: Cloud, tmp_path: Path) -> None:
     (tmp_path / "test_orders.py").write_text(BENCHMARK)
     done = there.run(
-        tmp_path, "pytest", "-p", "no:cacheprovider", "--dsql-target=dsql", "--dsql-scale=tiny", *there.options
+        tmp_path,
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--junitxml=junit.xml",
+        "--dsql-target=dsql",
+        "--dsql-scale=tiny",
+        *there.options,
     )
     assert "1 passed" in done.stdout
     assert "dsql: removed all of dsql: 1, remaining: 0" in done.stdout
@@ -147,7 +154,16 @@ def test_one_command_creates_measures_and_removes(there: Cloud, tmp_path: Path) 
     assert target["creation_s"] > 0
     assert results["cells"][0]["verdict"]["outcome"] == "pass"
     there.nothing_is_left()
-    there.no_secret_in(done.stdout + done.stderr + all_that_was_written(tmp_path))
+    # What it writes, and what is made of that later: the page, the comparison of costs, the list of what is left.
+    said = [done.stdout, done.stderr]
+    for arguments in (["report", ".dsql/latest", "-o", "page.html"], ["cost", results["run"]["id"]], ["verify"]):
+        after = there.run(tmp_path, "pytest_dsql.cli", *arguments)
+        said += [after.stdout, after.stderr]
+    assert "remaining: 0" in said[-2]
+    written = all_that_was_written(tmp_path)
+    for part in ("<html", "<testsuites"):
+        assert part in written
+    there.no_secret_in("".join(said) + written)
 
 
 def test_two_regions_are_peered_measured_and_removed(there: Cloud, tmp_path: Path) -> None:

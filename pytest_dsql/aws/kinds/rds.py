@@ -18,16 +18,36 @@ PREFIX: Final = "pytest-dsql-"
 
 
 class _OfRds:
-    """What RDS's kinds have in common: they are described by name, and deleted by name."""
+    """What RDS's kinds have in common: they are described by name, and deleted by name.
+
+    RDS's own names all follow from the kind (`db-proxy`: `describe_db_proxies`) and from the noun (`DBProxy`:
+    `DBProxyName`, `DBProxyArn`).
+    """
 
     kind: ClassVar[str]
     rank: ClassVar[int]
+    #: In CamelCase, as one and as several; what ends the name of the name, and which attribute tells the status.
+    _noun: ClassVar[str]
+    _nouns: ClassVar[str]
+    _named: ClassVar[str] = "Name"
+    _status: ClassVar[str | None] = None
     #: The operation that describes them and the key of its items; the operation that deletes one; the name of the name
     #: (as parameter and in an item), and the key of the ARN.
     _describe: ClassVar[tuple[str, str]]
     _delete: ClassVar[str]
     _name: ClassVar[str]
     _arn: ClassVar[str]
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        if "kind" not in vars(cls):
+            return  # not one of RDS's kinds itself
+        one = cls.kind.replace("-", "_")
+        several = f"{one}s" if cls._nouns == f"{cls._noun}s" else f"{one[:-1]}ies"
+        cls._describe = (f"describe_{several}", cls._nouns)
+        cls._delete = f"delete_{one}"
+        cls._name = f"{cls._noun}{cls._named}"
+        cls._arn = f"{cls._noun}Arn"
 
     def find(self, clients: Clients, entry: Entry) -> str | None:
         """By its name, when it has our tag."""
@@ -81,11 +101,27 @@ class _OfRds:
             )
         return {}
 
-    def _going(self, _one: dict[str, Any]) -> bool:
-        return False
+    def _going(self, one: dict[str, Any]) -> bool:
+        return self._status is not None and str(one.get(self._status)) == "deleting"
 
     def _remove(self, clients: Clients, region: str, one: dict[str, Any]) -> None:
         clients.call("rds", region, self._delete, **{self._name: one[self._name]})
+
+
+class _Server(_OfRds):
+    """What holds data: it may be protected, and is asked for no snapshot at its end."""
+
+    _named = "Identifier"
+
+    def _remove(self, clients: Clients, region: str, one: dict[str, Any]) -> None:
+        name = {self._name: one[self._name]}
+        if self._protected(one):  # somebody has switched it on
+            operation = self._delete.replace("delete", "modify")
+            clients.call("rds", region, operation, **name, DeletionProtection=False, ApplyImmediately=True)
+        clients.call("rds", region, self._delete, **name, SkipFinalSnapshot=True)
+
+    def _protected(self, one: dict[str, Any]) -> bool:
+        return bool(one.get("DeletionProtection"))
 
 
 @final
@@ -94,10 +130,7 @@ class DbSubnetGroup(_OfRds):
 
     kind = "db-subnet-group"
     rank = 40
-    _describe = ("describe_db_subnet_groups", "DBSubnetGroups")
-    _delete = "delete_db_subnet_group"
-    _name = "DBSubnetGroupName"
-    _arn = "DBSubnetGroupArn"
+    _noun, _nouns = "DBSubnetGroup", "DBSubnetGroups"
 
 
 @final
@@ -106,10 +139,7 @@ class DbParameterGroup(_OfRds):
 
     kind = "db-parameter-group"
     rank = 40
-    _describe = ("describe_db_parameter_groups", "DBParameterGroups")
-    _delete = "delete_db_parameter_group"
-    _name = "DBParameterGroupName"
-    _arn = "DBParameterGroupArn"
+    _noun, _nouns = "DBParameterGroup", "DBParameterGroups"
 
 
 @final
@@ -118,66 +148,30 @@ class DbClusterParameterGroup(_OfRds):
 
     kind = "db-cluster-parameter-group"
     rank = 40
-    _describe = ("describe_db_cluster_parameter_groups", "DBClusterParameterGroups")
-    _delete = "delete_db_cluster_parameter_group"
-    _name = "DBClusterParameterGroupName"
-    _arn = "DBClusterParameterGroupArn"
+    _noun, _nouns = "DBClusterParameterGroup", "DBClusterParameterGroups"
 
 
 @final
-class DbCluster(_OfRds):
+class DbCluster(_Server):
     """An Aurora cluster: its storage and its endpoints. It can go when its instances are going."""
 
     kind = "db-cluster"
     rank = 50
-    _describe = ("describe_db_clusters", "DBClusters")
-    _delete = "delete_db_cluster"
-    _name = "DBClusterIdentifier"
-    _arn = "DBClusterArn"
-
-    def _going(self, _one: dict[str, Any]) -> bool:
-        return str(_one.get("Status")) == "deleting"
-
-    def _remove(self, clients: Clients, region: str, one: dict[str, Any]) -> None:
-        name = one[self._name]
-        if one.get("DeletionProtection"):  # somebody has switched it on
-            clients.call(
-                "rds",
-                region,
-                "modify_db_cluster",
-                DBClusterIdentifier=name,
-                DeletionProtection=False,
-                ApplyImmediately=True,
-            )
-        clients.call("rds", region, "delete_db_cluster", DBClusterIdentifier=name, SkipFinalSnapshot=True)
+    _noun, _nouns = "DBCluster", "DBClusters"
+    _status = "Status"
 
 
 @final
-class DbInstance(_OfRds):
+class DbInstance(_Server):
     """A database server, alone or of an Aurora cluster. Its secret and its automated backups go with it."""
 
     kind = "db-instance"
     rank = 60
-    _describe = ("describe_db_instances", "DBInstances")
-    _delete = "delete_db_instance"
-    _name = "DBInstanceIdentifier"
-    _arn = "DBInstanceArn"
+    _noun, _nouns = "DBInstance", "DBInstances"
+    _status = "DBInstanceStatus"
 
-    def _going(self, _one: dict[str, Any]) -> bool:
-        return str(_one.get("DBInstanceStatus")) == "deleting"
-
-    def _remove(self, clients: Clients, region: str, one: dict[str, Any]) -> None:
-        name = one[self._name]
-        if one.get("DeletionProtection") and not one.get("DBClusterIdentifier"):
-            clients.call(
-                "rds",
-                region,
-                "modify_db_instance",
-                DBInstanceIdentifier=name,
-                DeletionProtection=False,
-                ApplyImmediately=True,
-            )
-        clients.call("rds", region, "delete_db_instance", DBInstanceIdentifier=name, SkipFinalSnapshot=True)
+    def _protected(self, one: dict[str, Any]) -> bool:
+        return super()._protected(one) and not one.get("DBClusterIdentifier")  # that is its cluster's
 
 
 @final
@@ -186,13 +180,8 @@ class DbProxy(_OfRds):
 
     kind = "db-proxy"
     rank = 70
-    _describe = ("describe_db_proxies", "DBProxies")
-    _delete = "delete_db_proxy"
-    _name = "DBProxyName"
-    _arn = "DBProxyArn"
-
-    def _going(self, _one: dict[str, Any]) -> bool:
-        return str(_one.get("Status")) == "deleting"
+    _noun, _nouns = "DBProxy", "DBProxies"
+    _status = "Status"
 
 
 def described(

@@ -97,13 +97,6 @@ def _made_alone(run: AwsRun, zones: tuple[str, ...]) -> tuple[str, dict[str, str
             "ec2", run.region, "create_vpc", CidrBlock=str(_VPC), TagSpecifications=tags
         )["Vpc"]["VpcId"],
     )
-    _step(
-        run,
-        "switching on DNS host names",
-        lambda: run.clients.call(
-            "ec2", run.region, "modify_vpc_attribute", VpcId=vpc, EnableDnsHostnames={"Value": True}
-        ),
-    )
     subnets: dict[str, str] = {}
     for zone in zones:
         subnet = _made_once(
@@ -122,6 +115,22 @@ def _made_alone(run: AwsRun, zones: tuple[str, ...]) -> tuple[str, dict[str, str
             block=_free_block(run),
         )
         subnets[subnet] = zone
+    whole = f"network in {run.region}"
+    if run.inventory.noted(whole) != vpc:
+        _open_to_the_internet(run, vpc)
+        run.inventory.note(whole, vpc)
+    return vpc, subnets
+
+
+def _open_to_the_internet(run: AwsRun, vpc: str) -> None:
+    """Give a VPC host names and a way in."""
+    _step(
+        run,
+        "switching on DNS host names",
+        lambda: run.clients.call(
+            "ec2", run.region, "modify_vpc_attribute", VpcId=vpc, EnableDnsHostnames={"Value": True}
+        ),
+    )
     gateway = _made_once(
         run,
         "internet-gateway",
@@ -137,7 +146,6 @@ def _made_alone(run: AwsRun, zones: tuple[str, ...]) -> tuple[str, dict[str, str
         done_when="Resource.AlreadyAssociated",
     )
     _step(run, "making the route", lambda: _route(run, vpc, gateway), done_when="RouteAlreadyExists")
-    return vpc, subnets
 
 
 def _free_block(run: AwsRun) -> str:

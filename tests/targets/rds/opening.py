@@ -22,4 +22,9 @@ def opened(target: str, postgres: PlainPostgres, **options: str) -> Target:
     settings = settings_for(target, postgres, **options)
     module = module_of(target)
     module.check(settings)
-    return module.open(settings, begin(target))
+    run = begin(target)
+    try:
+        return module.open(settings, run)
+    except BaseException:
+        run.close()  # what a target shares with others is in use as long as it is open
+        raise

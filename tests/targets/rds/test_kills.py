@@ -20,7 +20,7 @@ from tests.targets.rds.opening import settings_for
 #: Right after a call its answer is lost: the harder half. DSQL_KILLS=all has the process die right before each, too.
 MOMENTS: tuple[Moment, ...] = ("before", "after") if os.environ.get("DSQL_KILLS") == "all" else ("after",)
 #: Calls that change something, from the first create to the last delete. More of them: more steps at which to die.
-STEPS = {"rds-multi-az,aurora-serverless": 33, "rds-proxy": 23}
+STEPS = {"rds-multi-az,aurora-serverless": 36, "rds-proxy": 23}
 
 
 @pytest.fixture(scope="module")
