@@ -2,8 +2,9 @@
 
 A module has `OPTIONS` (what `--dsql-target-option` may say, with a line of help each), `ACTIONS` (what it asks of AWS:
 nothing where it is another provider's), `check(settings)` (what can be found wrong before anything is created) and
-`open(settings, run)`. `open` makes everything through `run.create`, so that it is removed whatever happens, and may be
-called again by other processes of the run: what one has created is not created again. docs/targets.md has an example.
+`open(settings, run)`; it may have `ask(clients, settings, region)`, which sees whether the service answers there, and
+changes nothing. `open` makes everything through `run.create`, so that it is removed whatever happens, and may be called
+again by other processes of the run: what one has created is not created again. docs/targets.md has an example.
 """
 
 from __future__ import annotations
@@ -110,8 +111,11 @@ def check_created(settings: Settings) -> None:
     if not module.ACTIONS:
         return  # another provider's
     clients = Clients(profile=settings.profile, role=settings.role)
-    region_for(clients, settings.region, settings.target)
+    region = region_for(clients, settings.region, settings.target)
     _ = clients.account  # the first call: credentials that AWS doesn't accept are found out here
+    ask = getattr(module, "ask", None)
+    if ask is not None:
+        ask(clients, settings, region)
 
 
 def begin(settings: Settings, *, run_id: str, say: Callable[[str], None]) -> AwsRun:

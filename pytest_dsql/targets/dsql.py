@@ -15,6 +15,7 @@ from pytest_dsql.targets.created import options_of
 if TYPE_CHECKING:
     from pytest_dsql.aws.inventory import Entry
     from pytest_dsql.aws.run import AwsRun
+    from pytest_dsql.aws.sessions import Clients
     from pytest_dsql.connect.endpoint import Endpoint
     from pytest_dsql.cost.shape import CostShape
     from pytest_dsql.settings import Settings
@@ -54,6 +55,11 @@ CREATION_LIMIT_S: Final = 900.0
 def check(settings: Settings) -> None:
     """See that the address is one."""
     tunnel(settings)
+
+
+def ask(clients: Clients, _settings: Settings, region: str) -> None:
+    """See that the service answers in the Region: a create call would be tried for minutes. Raises AwsError."""
+    clients.call("dsql", region, "list_clusters", maxResults=1)
 
 
 def cost_shape(settings: Settings, region: str) -> CostShape:

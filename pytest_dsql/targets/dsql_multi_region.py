@@ -20,6 +20,7 @@ from pytest_dsql.targets.created import options_of
 if TYPE_CHECKING:
     from pytest_dsql.aws.inventory import Entry
     from pytest_dsql.aws.run import AwsRun
+    from pytest_dsql.aws.sessions import Clients
     from pytest_dsql.cost.shape import CostShape
     from pytest_dsql.settings import Settings
     from pytest_dsql.targets.target import Target
@@ -61,6 +62,13 @@ def check(settings: Settings) -> None:
 
     first = region_for(Clients(profile=settings.profile, role=settings.role), settings.region, settings.target)
     _regions(settings, first)
+
+
+def ask(clients: Clients, settings: Settings, region: str) -> None:
+    """See that the service answers where there will be clusters. Raises AwsError."""
+    regions = _regions(settings, region)
+    for one in (regions.first, regions.peer):
+        dsql.ask(clients, settings, one)
 
 
 def cost_shape(settings: Settings, region: str) -> CostShape:

@@ -420,3 +420,18 @@ def test_the_guard_of_workers_keeps_the_target_and_nothing_else() -> None:
     assert len(clusters()) == 1
     reap(run="run-1")
     assert clusters() == []
+
+
+@pytest.mark.parametrize("chosen", ["dsql", "dsql-multi-region"])
+def test_a_region_in_which_nothing_answers_is_said_at_once(
+    account: None, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after the minutes for which a create call is tried again."""
+    from pytest_dsql.targets.created import check_created
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DSQL", "http://127.0.0.1:1")
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    peers = {"peer": "us-esat-2", "witness": "us-west-2"} if chosen == "dsql-multi-region" else {}
+    settings = Settings(target=chosen, targets=(chosen,), region="us-esat-1", budget=1.0, target_option=peers)
+    with pytest.raises(AwsError, match=r"nothing answers for dsql in us-esat-1: see that the Region is right"):
+        check_created(settings)
