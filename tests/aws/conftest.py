@@ -16,7 +16,9 @@ import botocore.loaders
 import pytest
 from moto import mock_aws
 
+from pytest_dsql.aws.run import AwsRun
 from pytest_dsql.connect.credentials import forget_credentials
+from tests.aws.clusters import REGION, Hours
 
 ROOT = Path(__file__).parents[2]
 KEYS = {
@@ -50,6 +52,14 @@ def account(aws_environment: dict[str, str]) -> Iterator[None]:
     """An empty account in this process."""
     with mock_aws():
         yield
+
+
+@pytest.fixture
+def run(account: None) -> AwsRun:
+    """A run in an empty account, with a clock that doesn't wait."""
+    run = AwsRun.begin("run-1", "dsql", region=REGION)
+    run.clock = Hours().clock()
+    return run
 
 
 def emptied(address: str) -> None:

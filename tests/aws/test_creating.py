@@ -1,69 +1,20 @@
-"""Creating and removing, in an account of moto's."""
+"""Creating in an account of moto's: idempotent, written down, and refused in one line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from pytest_dsql.aws.creating import Made
 from pytest_dsql.aws.failures import AwsError, Failure
-from pytest_dsql.aws.inventory import Entry, Inventory, inventories
-from pytest_dsql.aws.reaper import reap, remove
+from pytest_dsql.aws.inventory import Entry, Inventory
 from pytest_dsql.aws.run import AwsRun, life_of
-from pytest_dsql.aws.sessions import Clients
-from pytest_dsql.aws.verifying import KEPT, LEFT, survey
-from pytest_dsql.aws.waiting import Clock, WaitedInVain
-from pytest_dsql.errors import ConnectionFailed, UsageError
+from pytest_dsql.aws.waiting import WaitedInVain
+from pytest_dsql.errors import UsageError
 from tests.aws.answers import answer, answering
-
-REGION = "us-east-1"
-
-
-class Hours:
-    """A clock that only sleeping moves."""
-
-    def __init__(self) -> None:
-        self.at = datetime.now(UTC)
-        self.slept: list[float] = []
-
-    def clock(self) -> Clock:
-        return Clock(monotonic=self.monotonic, sleep=self.sleep, now=lambda: self.at)
-
-    def monotonic(self) -> float:
-        return self.at.timestamp()
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.at += timedelta(seconds=seconds)
-
-
-@pytest.fixture
-def run(account: None) -> AwsRun:
-    run = AwsRun.begin("run-1", "dsql", region=REGION)
-    run.clock = Hours().clock()
-    return run
-
-
-def cluster_call(run: AwsRun) -> Callable[[Entry], Made]:
-    def call(entry: Entry) -> Made:
-        made = run.clients.call(
-            "dsql",
-            REGION,
-            "create_cluster",
-            deletionProtectionEnabled=False,
-            clientToken=entry.token,
-            tags=run.tags(entry),
-        )
-        return Made(made["arn"])
-
-    return call
-
-
-def clusters(run: AwsRun) -> list[Any]:
-    return list(run.clients.pages("dsql", REGION, "list_clusters", "clusters"))
+from tests.aws.clusters import REGION, Hours, cluster_call, clusters, refusing
 
 
 def test_what_is_created_is_removed(run: AwsRun) -> None:
@@ -166,95 +117,6 @@ def test_nothing_is_created_after_the_maximum_life(run: AwsRun) -> None:
         run.create("dsql-cluster", "one", cluster_call(run))
 
 
-def test_a_second_job_leaves_a_running_job_alone(run: AwsRun) -> None:
-    run.create("dsql-cluster", "one", cluster_call(run))
-    assert reap(clock=Hours().clock()).removed == []
-    assert len(clusters(run)) == 1
-    run.inventory.close()  # its process is gone
-    assert len(reap(clock=Hours().clock()).removed) == 1
-    assert clusters(run) == []
-
-
-def test_an_expired_run_is_removed_although_it_runs(run: AwsRun) -> None:
-    run.create("dsql-cluster", "one", cluster_call(run))
-    hours = Hours()
-    hours.at += timedelta(hours=13)
-    assert len(reap(clock=hours.clock()).removed) == 1
-    assert clusters(run) == []
-
-
-def test_another_accounts_run_is_left_and_said(run: AwsRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    run.create("dsql-cluster", "one", cluster_call(run))
-    run.inventory.close()
-    monkeypatch.setattr("pytest_dsql.aws.sessions.Clients.account", "999999999999")
-    removal = reap(clock=Hours().clock())
-    assert removal.removed == []
-    assert "another AWS account" in removal.remaining[0][1]
-    assert "999999999999" not in removal.remaining[0][1]
-
-
-def test_a_failed_removal_does_not_keep_the_others(run: AwsRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_dsql.aws.kinds.dsql_cluster import DsqlCluster
-
-    first = run.create("dsql-cluster", "first", cluster_call(run))
-    second = run.create("dsql-cluster", "second", cluster_call(run))
-    real = DsqlCluster.delete
-
-    def delete(self: DsqlCluster, clients: Any, entry: Entry) -> None:
-        if entry.number == first.number:
-            raise AwsError("denied", failure=Failure.DENIED, code="AccessDenied", action="a:B", region=REGION)
-        real(self, clients, entry)
-
-    monkeypatch.setattr(DsqlCluster, "delete", delete)
-    removal = run.remove()
-    assert [one.number for one in removal.removed] == [second.number]
-    assert [(one.number, reason) for one, reason in removal.remaining] == [(first.number, "denied")]
-    assert [one.number for one in run.inventory.remaining] == [first.number]
-
-
-def test_a_conflict_is_tried_again(run: AwsRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_dsql.aws.kinds.dsql_cluster import DsqlCluster
-
-    run.create("dsql-cluster", "one", cluster_call(run))
-    real = DsqlCluster.delete
-    tries = []
-
-    def delete(self: DsqlCluster, clients: Any, entry: Entry) -> None:
-        tries.append(entry.number)
-        if len(tries) < 3:
-            raise AwsError("busy", failure=Failure.CONFLICT, code="ConflictException", action="a:B", region=REGION)
-        real(self, clients, entry)
-
-    monkeypatch.setattr(DsqlCluster, "delete", delete)
-    assert run.remove().remaining == []
-    assert len(tries) == 3
-
-
-def test_what_is_not_seen_yet_is_waited_for(run: AwsRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A create call that was killed may have been accepted a moment ago: "there is none" proves nothing yet."""
-    from pytest_dsql.aws.kinds.dsql_cluster import DsqlCluster
-
-    entry = run.inventory.intend("dsql-cluster", REGION, "one", owner="dsql")
-    real = DsqlCluster.find
-    looks = []
-
-    def find(self: DsqlCluster, clients: Any, entry: Entry) -> str | None:
-        looks.append(1)
-        if len(looks) == 4:
-            cluster_call(run)(entry)
-        return real(self, clients, entry)
-
-    monkeypatch.setattr(DsqlCluster, "find", find)
-    removal = remove(run.clients, run.inventory, clock=run.clock)
-    assert [one.number for one in removal.removed] == [entry.number]
-    assert len(looks) == 4
-    assert clusters(run) == []
-
-
-def refusing(failure: Failure, code: str = "No") -> AwsError:
-    return AwsError("no", failure=failure, code=code, action="dsql:CreateCluster", region=REGION)
-
-
 def test_a_refusal_after_a_lost_answer_proves_nothing(run: AwsRun) -> None:
     tries: list[int] = []
 
@@ -347,98 +209,6 @@ def test_what_was_tried_for_long_is_waited_for_from_the_last_try(run: AwsRun, mo
     assert run.remove().remaining == []
     assert len(looks) >= 3
     assert clusters(run) == []
-
-
-def test_what_was_just_created_and_is_not_seen_yet_is_not_taken_for_gone(
-    run: AwsRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also with its ARN: EC2 answers a removal right after the creation with "not found"."""
-    from pytest_dsql.aws.kinds.dsql_cluster import DsqlCluster
-
-    run.create("dsql-cluster", "one", cluster_call(run))
-    looks: list[int] = []
-    real = {name: getattr(DsqlCluster, name) for name in ("find", "delete", "gone")}
-
-    def unseen(name: str, answer: Any) -> Callable[..., Any]:
-        def method(self: DsqlCluster, clients: Any, entry: Entry) -> Any:
-            looks.append(1)
-            return answer if len(looks) < 4 else real[name](self, clients, entry)
-
-        return method
-
-    for name, said in (("find", None), ("delete", None), ("gone", True)):
-        monkeypatch.setattr(DsqlCluster, name, unseen(name, said))
-    assert run.remove().remaining == []
-    assert clusters(run) == []
-
-
-def test_only_the_kept_target_of_a_run_is_left_alone(run: AwsRun) -> None:
-    """A machine that could not be terminated, or a second target that was made by half, isn't kept by that."""
-    kept = run.create("dsql-cluster", "kept", cluster_call(run))
-    other = AwsRun.begin("run-1", "ec2-runner", region=REGION)
-    other.clock = Hours().clock()
-    left = other.create("dsql-cluster", "left", cluster_call(other))
-    run.inventory.keep(run.owner)
-    other.close()
-    run.close()
-    states = {one.entry.arn: one.state for one in survey().found}
-    assert states == {kept.arn: KEPT, left.arn: LEFT}
-    removal = reap(clock=Hours().clock())
-    assert [one.arn for one in removal.removed] == [left.arn]
-    assert [one["arn"] for one in clusters(run)] == [kept.arn]
-    assert reap(clock=Hours().clock()).removed == []
-    assert [one.arn for one in reap(run="run-1", clock=Hours().clock()).removed] == [kept.arn]
-    assert clusters(run) == []
-
-
-class InTheCluster:
-    """What is in a database that takes no connections, until its cluster is gone."""
-
-    kind: Final = "tests.aws.test_creating:InTheCluster"
-    rank: Final = 80
-
-    def find(self, _clients: Clients, entry: Entry) -> str | None:
-        return entry.name
-
-    def delete(self, clients: Clients, _entry: Entry) -> None:
-        if list(clients.pages("dsql", REGION, "list_clusters", "clusters")):
-            raise ConnectionFailed("no answer from arn:aws:dsql:us-east-1:111122223333:cluster/x", phase="tcp")
-
-    def gone(self, _clients: Clients, _entry: Entry) -> bool:
-        return True
-
-    def scan(self, _clients: Clients, _region: str) -> list[Entry]:
-        return []
-
-
-def test_what_is_in_a_database_goes_with_its_cluster(run: AwsRun) -> None:
-    run.create("dsql-cluster", "one", cluster_call(run))
-    run.create(InTheCluster.kind, "role", lambda entry: Made(entry.name))
-    start = run.clock.now()
-    removal = run.remove()
-    assert removal.remaining == []
-    assert len(removal.removed) == 2
-    assert run.clock.now() - start < timedelta(minutes=1), "the cluster, which costs money, is not kept waiting"
-    run.close()
-    assert inventories() == []
-
-
-def test_why_something_remains_is_told_without_the_account(run: AwsRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    secret = "AWS IAM REVOKE app FROM 'arn:aws:iam::111122223333:role/bench'\npassword=hunter2"
-
-    def delete(_self: InTheCluster, _clients: Clients, _entry: Entry) -> None:
-        raise RuntimeError(secret)
-
-    monkeypatch.setattr(InTheCluster, "delete", delete)
-    run.create(InTheCluster.kind, "role", lambda entry: Made(entry.name))
-    [(_entry, reason)] = run.remove().remaining
-    assert reason.startswith("RuntimeError: AWS IAM REVOKE app FROM")
-    monkeypatch.setattr(InTheCluster, "find", delete)
-    [doubt] = survey().doubts
-    for said in (reason, doubt):
-        assert "\n" not in said
-        for part in ("111122223333", "arn:aws", "hunter2"):
-            assert part not in said
 
 
 @pytest.mark.parametrize(

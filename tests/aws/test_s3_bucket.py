@@ -8,13 +8,7 @@ from pytest_dsql.aws.creating import Made
 from pytest_dsql.aws.inventory import Entry
 from pytest_dsql.aws.kinds.s3_bucket import S3Bucket
 from pytest_dsql.aws.run import AwsRun
-
-REGION = "us-east-1"
-
-
-@pytest.fixture
-def run(account: None) -> AwsRun:
-    return AwsRun.begin("run-1", "runner", region=REGION)
+from tests.aws.clusters import REGION
 
 
 @pytest.fixture

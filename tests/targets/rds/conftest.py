@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 
 import botocore.handlers
 import pytest
 
 from pytest_dsql.aws.run import AwsRun
-from pytest_dsql.aws.waiting import Clock
+from tests.aws.clusters import Hours
 from tests.plain_postgres import PlainPostgres, tls_installation
 from tests.targets.rds import stand_ins
 
@@ -40,22 +39,6 @@ def databases(postgres: PlainPostgres, monkeypatch: pytest.MonkeyPatch) -> Plain
     known = [*botocore.handlers.BUILTIN_HANDLERS, *stand_ins.handlers(postgres.host, postgres.port)]
     monkeypatch.setattr(botocore.handlers, "BUILTIN_HANDLERS", known)
     return postgres
-
-
-class Hours:
-    """A clock that only sleeping moves."""
-
-    def __init__(self) -> None:
-        self.at = datetime.now(UTC)
-
-    def clock(self) -> Clock:
-        return Clock(monotonic=self.monotonic, sleep=self.sleep, now=lambda: self.at)
-
-    def monotonic(self) -> float:
-        return self.at.timestamp()
-
-    def sleep(self, seconds: float) -> None:
-        self.at += timedelta(seconds=seconds)
 
 
 def begin(owner: str) -> AwsRun:

@@ -10,11 +10,12 @@ import pytest
 from pytest_dsql.aws.inventory import inventories
 from pytest_dsql.aws.reaper import reap
 from pytest_dsql.targets import created
+from tests.aws.clusters import Hours
 from tests.aws.conftest import emptied, moto_server
 from tests.aws.killing import Moment, kills
 from tests.plain_postgres import PlainPostgres
 from tests.targets.rds.account import contents, ec2_of
-from tests.targets.rds.conftest import REGION, RUN_ID, Hours, begin
+from tests.targets.rds.conftest import REGION, RUN_ID, begin
 from tests.targets.rds.opening import settings_for
 
 #: Right after a call its answer is lost: the harder half. DSQL_KILLS=all has the process die right before each, too.

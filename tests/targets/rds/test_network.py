@@ -17,8 +17,9 @@ from pytest_dsql.errors import UsageError
 from pytest_dsql.targets.rds import whereabouts
 from pytest_dsql.targets.rds.network import network_for, open_to_itself
 from pytest_dsql.targets.rds.options import RdsOptions
+from tests.aws.clusters import Hours
 from tests.targets.rds.account import contents, ec2_of
-from tests.targets.rds.conftest import REGION, RUN_ID, Hours, begin
+from tests.targets.rds.conftest import REGION, RUN_ID, begin
 from tests.targets.rds.interference import interfering, refusal
 
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
