@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytest_dsql.aws.failures import action_of
 from pytest_dsql.aws.run import AwsRun
 from pytest_dsql.aws.waiting import Clock
 from pytest_dsql.connect.credentials import forget_credentials
@@ -143,6 +144,21 @@ def left(run: AwsRun) -> dict[str, Any]:
         if one["State"]["Name"] != "terminated"
     ]
     return {name: items for name, items in found.items() if items}
+
+
+def called(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return the set that the actions of all calls from now on are put into."""
+    import botocore.client
+
+    real = botocore.client.BaseClient._make_api_call
+    actions: set[str] = set()
+
+    def call(client: Any, name: str, parameters: Any) -> Any:
+        actions.add(action_of(client.meta.service_model.signing_name, name))
+        return real(client, name, parameters)
+
+    monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", call)
+    return actions
 
 
 def refused(monkeypatch: pytest.MonkeyPatch, operation: str, code: str, times: int = 100, status: int = 400) -> None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from pytest_dsql.aws.inventory import inventories
+from pytest_dsql.aws.policies import actions
 from pytest_dsql.aws.reaper import reap
 from pytest_dsql.aws.run import AwsRun
 from pytest_dsql.connect.endpoint import Endpoint
 from pytest_dsql.runner import machines
 from pytest_dsql.runner.ec2 import OWNER
-from pytest_dsql.runner.grants import machine_statements
+from pytest_dsql.runner.grants import EC2_ACTIONS, machine_statements
 from pytest_dsql.runner.machines import remove_all
 from pytest_dsql.runner.options import Ec2Options
 from pytest_dsql.runner.store import Store
 from tests.aws.killing import kills
-from tests.runner.conftest import Fast, left
+from tests.runner.conftest import Fast, called, left
 
 REGION = "us-east-1"
 OPTIONS = Ec2Options.of({}, plan="quick")
@@ -64,10 +63,11 @@ def test_machines(server: str, clients_made_once: None) -> None:
     assert seen > 40
 
 
-def test_what_is_left_is_found_by_its_tags_without_the_inventory(server: str, tmp_path: Path) -> None:
-    """The kinds' `scan`, which `verify` asks."""
+def test_what_is_left_is_found_by_its_tags_without_the_inventory(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kinds' `scan`, which `verify` asks. The policy allows all that is called on the way."""
     from pytest_dsql.aws.resources import resource
 
+    asked = called(monkeypatch)
     run = AwsRun.begin("run-1", OWNER, region=REGION)
     run.clock = Fast().clock()
     places, image = machines.places(run, OPTIONS, None), machines.image(run, OPTIONS)
@@ -86,6 +86,8 @@ def test_what_is_left_is_found_by_its_tags_without_the_inventory(server: str, tm
         assert (found.arn, found.name) == (known.arn, known.name), kind
         assert resource(kind).scan(run.clients, "eu-west-1") == [], kind
     remove_all(run)
+    # Whom the credentials are, anybody may ask; the group is the test's own.
+    assert asked - actions(EC2_ACTIONS) == {"sts:GetCallerIdentity"}
 
 
 @pytest.mark.parametrize("tag", ["another-run", None])

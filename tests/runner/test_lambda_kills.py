@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 
 from pytest_dsql.aws.inventory import inventories
+from pytest_dsql.aws.policies import actions
 from pytest_dsql.aws.reaper import reap
 from pytest_dsql.aws.resources import resource
 from pytest_dsql.aws.run import AwsRun
 from pytest_dsql.runner import database_role
+from pytest_dsql.runner.grants import LAMBDA_ACTIONS
 from pytest_dsql.runner.lambda_fleet import OWNER, deploy
 from pytest_dsql.runner.machines import remove_all
 from pytest_dsql.targets.target import Target
 from pytest_dsql.workloads.inserts.workload import Inserts
 from tests.aws.killing import kills
-from tests.runner.conftest import Fast, left
+from tests.runner.conftest import Fast, called, left
 
 REGION = "us-east-1"
 
@@ -58,7 +60,8 @@ def test_function_and_state_machine(server: str, clients_made_once: None, loaded
         assert roles(loaded) == before, when
 
 
-def test_what_is_left_is_found_by_its_tags(server: str, loaded: Target) -> None:
+def test_what_is_left_is_found_by_its_tags(server: str, loaded: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = called(monkeypatch)
     run = AwsRun.begin("run-1", OWNER, region=REGION)
     run.clock = Fast().clock()
     deploy(run, loaded, libraries=lambda: ())
@@ -68,6 +71,7 @@ def test_what_is_left_is_found_by_its_tags(server: str, loaded: Target) -> None:
         assert (found.run, found.arn, found.name) == ("run-1", known.arn, known.name)
         assert resource(kind).scan(run.clients, "eu-west-1") == []
     remove_all(run)
+    assert asked - actions(LAMBDA_ACTIONS) == {"sts:GetCallerIdentity"}, "the policy allows all that is called"
     assert deployed(run) == []
 
 
