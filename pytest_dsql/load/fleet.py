@@ -109,7 +109,8 @@ class _Cell:
         # What other hosts send of each second must not grow with the rate: they count the requests themselves.
         self._counting = plan.is_long or scheduler is not None
         self._lead_ns = _LEAD_NS if scheduler is None else _FAR_LEAD_NS
-        self._watch = None if engine is None else MachineWatch(engine)
+        # Processes that Dask started would pass for those of other programs.
+        self._watch = None if engine is None or scheduler is not None else MachineWatch(engine)
         self._tallies: Tallies | Condenser = Tallies.of(plan.mix.transactions)
         self._shares = plan.shares()
         self._connected = [0] * len(self._shares)

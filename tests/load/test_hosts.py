@@ -38,10 +38,15 @@ def take(ctx: Context) -> Steps:
 
 
 @pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, list[subprocess.Popen[bytes]]]]:
+    with dask(tmp_path_factory.mktemp("dask")) as both:
+        yield both
+
+
+@pytest.fixture
+def hosts(cluster: tuple[Client, list[subprocess.Popen[bytes]]]) -> Client:
     """The client of a scheduler with two workers."""
-    with dask(tmp_path_factory.mktemp("dask")) as (client, _workers):
-        yield client
+    return cluster[0]
 
 
 @contextmanager
@@ -103,7 +108,7 @@ def dask(tmp_path: Path) -> Iterator[tuple[Client, list[subprocess.Popen[bytes]]
 @transaction(kind="read", block=False)
 def known(ctx: Context) -> Steps:
     slow = ctx.rng.random() < 0.2
-    yield f"SELECT /*delay={60 if slow else 5}*/ $1", (ctx.operation_id,)
+    yield f"SELECT /*delay={1000 if slow else 5}*/ $1", (ctx.operation_id,)
     return None
 
 
@@ -113,7 +118,8 @@ def plan_of(endpoint: Endpoint, *, mix: Mix | None = None, connections: int = 4,
 
 
 def test_a_cell_runs_on_two_hosts_as_on_one(endpoint: Endpoint, hosts: Client) -> None:
-    measured = run_cell(plan_of(endpoint, warmup_s=0.5, window_s=2.0), scheduler=hosts)
+    measured = run_cell(plan_of(endpoint, warmup_s=0.5, window_s=2.0), scheduler=hosts, engine=os.getpid())
+    assert measured.engine is None  # nobody can tell the generator's processes there from those of other programs
     counts = measured.requests["take"]
     assert measured.interrupted is None
     assert measured.workers == 2
@@ -130,25 +136,25 @@ def test_a_cell_runs_on_two_hosts_as_on_one(endpoint: Endpoint, hosts: Client) -
 
 def test_hosts_count_what_this_host_would_have(fake: Endpoint, hosts: Client) -> None:
     """Against a server whose answers take known times: the same number, percentiles, objectives and verdict."""
-    slo = Slo(reads=Latency(p50=ms(40), p95=ms(40)), max_failure_rate=0.01, min_tps=50)
+    slo = Slo(reads=Latency(p50=ms(500), p95=ms(500)), max_failure_rate=0.01, min_tps=20)
     mix = Mix({known: 1})
     made = []
     for scheduler in (None, hosts):
-        plan = plan_of(fake, mix=mix, window_s=4.0, arrival=Arrival("constant", 100.0), connections=16)
+        plan = plan_of(fake, mix=mix, window_s=4.0, arrival=Arrival("constant", 40.0), connections=16)
         made.append(cell(run_cell(plan, scheduler=scheduler), invariants=None))
     ours, theirs = made
     assert (ours.is_counted, theirs.is_counted) == (False, True)
     assert ours.outcomes == theirs.outcomes
-    assert ours.outcomes["ok"] == 400
+    assert ours.outcomes["ok"] == 160
     assert ours.series.success == theirs.series.success
-    # A fifth of the requests are answered after 60 ms, the others after 5, whoever asks.
+    # A fifth of the requests are answered after a second, the others after 5 ms, whoever asks.
     for one in made:
-        assert 5 <= one.latency("known").p50_ms < 40
-        assert 60 <= one.latency("known").p95_ms < 200
+        assert 5 <= one.latency("known").p50_ms < 500
+        assert 1000 <= one.latency("known").p95_ms < 1500
         assert [(each.metric, each.n, each.outcome) for each in one.verdict(slo).objectives] == [
-            ("p50", 400, "pass"),
-            ("p95", 400, "fail"),
-            ("failure_rate", 400, "inconclusive"),  # it takes more than 400
+            ("p50", 160, "pass"),
+            ("p95", 160, "fail"),
+            ("failure_rate", 160, "inconclusive"),  # it takes more of them
             ("tps", 20, "pass"),
         ]
         assert one.verdict(slo).outcome in ("fail", "invalid")  # invalid where the machine was too busy
@@ -157,7 +163,7 @@ def test_hosts_count_what_this_host_would_have(fake: Endpoint, hosts: Client) ->
 def test_an_open_loop_is_dealt_out_to_the_hosts(endpoint: Endpoint, hosts: Client) -> None:
     measured = run_cell(plan_of(endpoint, window_s=2.0, arrival=Arrival("constant", 100.0)), scheduler=hosts)
     assert measured.arrivals == 200
-    assert cell(measured, invariants=None).series.attempts == [100, 100]
+    assert cell(measured, invariants=None).series.success == [100, 100]
 
 
 def test_a_cell_is_extended_on_the_hosts(endpoint: Endpoint, hosts: Client) -> None:
@@ -168,30 +174,7 @@ def test_a_cell_is_extended_on_the_hosts(endpoint: Endpoint, hosts: Client) -> N
     verdict = made.verdict(Slo(writes=Latency(p99=ms(1000))))  # needs 545 requests at the second of three looks
     assert (verdict.outcome, verdict.look) == ("pass", 3)
     assert made.measurement.arrivals == 800
-    assert made.series.attempts == [200, 200, 400]
-
-
-def test_a_host_that_dies_ends_the_cell_and_what_it_counted_is_kept(endpoint: Endpoint, tmp_path: Path) -> None:
-    killed: list[int] = []
-
-    def kill_one(progress: Progress) -> None:
-        if progress.phase == "window" and progress.elapsed_s > 2.5 and not killed:
-            killed.append(workers[0].pid)
-            os.kill(workers[0].pid, signal.SIGKILL)
-
-    before = quantity(endpoint)
-    with dask(tmp_path) as (client, workers):
-        measured = run_cell(plan_of(endpoint, window_s=120.0), scheduler=client, progress=kill_one)
-    assert killed
-    assert measured.interrupted is not None
-    assert "worker process" in measured.interrupted
-    assert measured.duration_s < 60
-    # Both told once a second; the one that died has not told its last second or so.
-    made = cell(measured, invariants={})
-    assert all(count > 0 for count in made.series.success[:2])
-    assert 0 < measured.committed["take"] <= quantity(endpoint) - before
-    assert sum(made.series.success) == measured.requests["take"].count(Outcome.OK, Outcome.OK_RETRIED)
-    assert made.verdict(Slo(writes=Latency(p95=ms(5000)))).outcome == "inconclusive"
+    assert made.series.success == [200, 200, 400]
 
 
 def test_a_load_process_that_is_killed_keeps_its_counts(endpoint: Endpoint, hosts: Client) -> None:
@@ -235,3 +218,29 @@ def test_no_scheduler_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("pytest_dsql.load.hosts._CONNECT_S", 0.5)
     with pytest.raises(UsageError, match=r"--dsql-scheduler tcp://127\.0\.0\.1:1: no scheduler answers there"):
         open_scheduler("tcp://127.0.0.1:1")
+
+
+def test_a_host_that_dies_ends_the_cell_and_what_it_counted_is_kept(
+    endpoint: Endpoint, cluster: tuple[Client, list[subprocess.Popen[bytes]]]
+) -> None:
+    """The last test of this module: its host is gone afterwards."""
+    client, workers = cluster
+    killed: list[int] = []
+
+    def kill_one(progress: Progress) -> None:
+        if progress.phase == "window" and progress.elapsed_s > 2.5 and not killed:
+            killed.append(workers[0].pid)
+            os.kill(workers[0].pid, signal.SIGKILL)
+
+    before = quantity(endpoint)
+    measured = run_cell(plan_of(endpoint, window_s=120.0), scheduler=client, progress=kill_one)
+    assert killed
+    assert measured.interrupted is not None
+    assert "worker process" in measured.interrupted
+    assert measured.duration_s < 60
+    # Both told once a second; the one that died has not told its last second or so.
+    made = cell(measured, invariants={})
+    assert all(count > 0 for count in made.series.success[:2])
+    assert 0 < measured.committed["take"] <= quantity(endpoint) - before
+    assert sum(made.series.success) == measured.requests["take"].count(Outcome.OK, Outcome.OK_RETRIED)
+    assert made.verdict(Slo(writes=Latency(p95=ms(5000)))).outcome == "inconclusive"
