@@ -12,15 +12,17 @@ import pytest
 from moto import mock_aws
 
 from pytest_dsql.aws.inventory import Inventory
+from pytest_dsql.aws.run import AwsRun
 from pytest_dsql.cost.books import Budget
 from pytest_dsql.cost.estimate import Estimate
+from pytest_dsql.cost.functions import Work
 from pytest_dsql.cost.shape import CostShape
 from pytest_dsql.cost.work import PlannedTest
 from pytest_dsql.errors import BudgetReached, UsageError
 from pytest_dsql.experiment.plans import plan_for
 from pytest_dsql.load.cost import NO_BOOKS
 from pytest_dsql.runner import ec2, lambda_fleet
-from pytest_dsql.runner.costs import count_machines, shape_of_runner, target_of
+from pytest_dsql.runner.costs import count_machines, functions_counted, shape_of_runner, target_of
 from pytest_dsql.runner.job import Job, job_of
 from pytest_dsql.settings import Settings
 from pytest_dsql.targets.costs import check_budget, open_books
@@ -188,6 +190,23 @@ def test_no_cell_begins_on_the_instance_past_the_budget(
     books = open_books(CREATED.for_target("dsql"), target, budget, run_id=RUN, known=target_of(job.cost))
     with pytest.raises(BudgetReached, match="cell was not started"):
         books.admit("cell")
+
+
+def test_what_functions_do_counts_against_the_budget(nowhere: Target) -> None:
+    """Here CloudWatch tells nothing yet; two processes of the run call the same function."""
+    budget = Budget(0.01)
+    settings = Settings(target="attach", targets=("attach",), endpoint=HOST, runner="lambda", budget=0.01)
+    run = AwsRun.begin(RUN, lambda_fleet.OWNER, region="us-east-1")
+    function = run.inventory.intend("lambda-function", "us-east-1", run.name("function"), owner=run.owner)
+    fleet = lambda_fleet.LambdaFleet(run, function, function)
+    meter = functions_counted(fleet, settings, budget, processes=2)
+    meter.add(Work(calls=10, busy_s=10.0, starts=10))
+    assert budget.spent() == pytest.approx(2 * (20 * 1769 / 1024 * 0.0000133334 + 10 * (0.2e-6 + 3 * 25e-6)), rel=1e-3)
+    books = open_books(settings, nowhere, budget, run_id=RUN)
+    assert books.facts()["runner_source"] == "unit costs"
+    meter.add(Work(calls=100))
+    with pytest.raises(BudgetReached):
+        books.admit("test_calls")
 
 
 def test_an_attached_target_has_books_of_its_own_there() -> None:

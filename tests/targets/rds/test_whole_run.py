@@ -28,7 +28,7 @@ def test_orders(dsql_load, dsql_orders):
 """
 
 
-def test_one_command_creates_measures_and_removes(
+def test_one_command_creates_two_databases_measures_the_same_on_both_and_removes_them(
     postgres: PlainPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "test_orders.py").write_text(BENCHMARK)
@@ -48,7 +48,12 @@ def test_one_command_creates_measures_and_removes(
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.targets.rds.stand_ins"),
-                *("--dsql-target=rds-multi-az", "--dsql-budget=5", "--dsql-scale=tiny", "--dsql-workers=1"),
+                *(
+                    "--dsql-target=rds-multi-az,aurora-serverless",
+                    "--dsql-budget=20",
+                    "--dsql-scale=tiny",
+                    "--dsql-workers=1",
+                ),
                 f"--dsql-target-option=generator={GENERATOR}",
                 f"--dsql-target-option=sslrootcert={postgres.sslrootcert}",
             ],
@@ -62,17 +67,23 @@ def test_one_command_creates_measures_and_removes(
         )
         shown = done.stdout + done.stderr
         assert done.returncode == 0, shown
-        assert "1 passed" in done.stdout
+        assert "2 passed" in done.stdout
         for name, value in environment.items():
             if name.startswith("AWS_"):
                 monkeypatch.setenv(name, value)
         assert contents() == {}
-    results = (tmp_path / ".dsql" / "latest" / "results.json").read_text()
-    [target] = json.loads(results)["targets"]
-    assert (target["name"], target["dialect"], target["region"]) == ("rds-multi-az", "postgresql", "us-east-1")
-    assert (target["engine_version"], target["instance_class"]) == ("16.10", "db.r6g.xlarge")
-    assert target["creation_s"] > 0
-    assert json.loads(results)["cells"][0]["verdict"]["outcome"] == "pass"
+    text = (tmp_path / ".dsql" / "latest" / "results.json").read_text()
+    results = json.loads(text)
+    classes = {"rds-multi-az": "db.r6g.xlarge", "aurora-serverless": "db.serverless"}
+    assert [one["name"] for one in results["targets"]] == list(classes)
+    for target in results["targets"]:
+        assert (target["dialect"], target["region"], target["engine_version"]) == ("postgresql", "us-east-1", "16.10")
+        assert target["instance_class"] == classes[target["name"]]
+        assert target["creation_s"] > 0
+        assert target["cost_usd"] > 0
+        assert f"removed all of {target['name']}: " in done.stdout
+    cells = [(one["target"], one["verdict"]["outcome"]) for one in results["cells"]]
+    assert cells == [("rds-multi-az", "pass"), ("aurora-serverless", "pass")]
     for secret in (stand_ins.MOTO_PASSWORD, "123456789012", KEYS["AWS_SECRET_ACCESS_KEY"]):
-        assert secret not in shown + results
+        assert secret not in shown + text
     assert list((tmp_path / "state" / "pytest-dsql" / "runs").iterdir()) == []
