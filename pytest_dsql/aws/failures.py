@@ -133,6 +133,8 @@ _ACTIONS: Final = {
     ("lambda", "Invoke"): "lambda:InvokeFunction",
 }
 
+#: Characters of somebody else's text that are shown.
+_LONGEST: Final = 400
 _ARN: Final = re.compile(r"arn:aws[a-z-]*:[^\s'\",;)\]]*")
 _NAMED_ACTION: Final = re.compile(r"not authorized to perform:?\s+([a-z0-9-]+:[A-Za-z*]+)")
 
@@ -278,4 +280,6 @@ def failure_of(code: str, status: int = 0) -> Failure:
 
 def one_line(text: str) -> str:
     """Return what somebody else said as one line to show: without ARNs, account ids and secrets."""
-    return mask(_ARN.sub("<arn>", " ".join(text.split()))).rstrip(".")
+    said = mask(_ARN.sub("<arn>", " ".join(text.split()))).rstrip(".")
+    # What isn't AWS's own may be a whole page.
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST].rstrip()}..."

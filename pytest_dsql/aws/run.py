@@ -113,6 +113,32 @@ class AwsRun:
             **details,
         )
 
+    def create_by(
+        self,
+        service: str,
+        operation: str,
+        kind: str,
+        name: str,
+        parameters: Callable[[Entry], Mapping[str, Any]],
+        answer: tuple[str, ...],
+        *,
+        again_on: frozenset[Failure] = frozenset(),
+        **details: Any,
+    ) -> Entry:
+        """Create one thing of this target by one call, in the run's Region.
+
+        `parameters` are the call's, `answer` the keys under which its answer has the ARN or id. The rest is as in
+        `create`.
+        """
+
+        def call(entry: Entry) -> Made:
+            found: Any = self.clients.call(service, self.region, operation, **parameters(entry))
+            for key in answer:
+                found = found[key]
+            return Made(str(found))
+
+        return self.create(kind, name, call, again_on=again_on, **details)
+
     def wait(self, probe: Callable[[], T | None], *, what: str, limit_s: float, **pace: float) -> T:
         """Wait until `probe` returns something: see `waiting.until`."""
         return until(probe, what=what, limit_s=limit_s, clock=self.clock, **pace)

@@ -206,26 +206,27 @@ def _database_role(run: AwsRun, target: Target, name: str, role: Entry) -> None:
 
 
 def _function(run: AwsRun, package: bytes, role: Entry, endpoints: Mapping[str, Endpoint]) -> Entry:
-    def call(entry: Entry) -> Made:
-        made = run.clients.call(
-            "lambda",
-            run.region,
-            "create_function",
-            FunctionName=entry.name,
-            Runtime=RUNTIME,
-            Architectures=[ARCHITECTURE],
-            Role=role.arn,
-            Handler=HANDLER,
-            Code={"ZipFile": package},
-            Description="pytest-dsql: single inserts and reads",
-            Timeout=TIMEOUT_S,
-            MemorySize=MEMORY_MB,
-            Environment={"Variables": {VARIABLE: described(endpoints)}},
-            Tags=run.tags(entry),
-        )
-        return Made(made["FunctionArn"])
-
-    entry = run.create("lambda-function", run.name("function"), call, again_on=_ROLE_SETTLES)
+    entry = run.create_by(
+        "lambda",
+        "create_function",
+        "lambda-function",
+        run.name("function"),
+        lambda entry: {
+            "FunctionName": entry.name,
+            "Runtime": RUNTIME,
+            "Architectures": [ARCHITECTURE],
+            "Role": role.arn,
+            "Handler": HANDLER,
+            "Code": {"ZipFile": package},
+            "Description": "pytest-dsql: single inserts and reads",
+            "Timeout": TIMEOUT_S,
+            "MemorySize": MEMORY_MB,
+            "Environment": {"Variables": {VARIABLE: described(endpoints)}},
+            "Tags": run.tags(entry),
+        },
+        ("FunctionArn",),
+        again_on=_ROLE_SETTLES,
+    )
 
     def active() -> bool | None:
         found = run.clients.call("lambda", run.region, "get_function_configuration", FunctionName=entry.name)
@@ -238,17 +239,18 @@ def _function(run: AwsRun, package: bytes, role: Entry, endpoints: Mapping[str, 
 
 
 def _machine(run: AwsRun, name: str, function_arn: str, role: Entry) -> Entry:
-    def call(entry: Entry) -> Made:
-        made = run.clients.call(
-            "stepfunctions",
-            run.region,
-            "create_state_machine",
-            name=entry.name,
-            definition=json.dumps(state_machine.definition(function_arn)),
-            roleArn=role.arn,
-            type="STANDARD",
-            tags=[{"key": key, "value": value} for key, value in run.tags(entry).items()],
-        )
-        return Made(made["stateMachineArn"])
-
-    return run.create("state-machine", name, call, again_on=_ROLE_SETTLES)
+    return run.create_by(
+        "stepfunctions",
+        "create_state_machine",
+        "state-machine",
+        name,
+        lambda entry: {
+            "name": entry.name,
+            "definition": json.dumps(state_machine.definition(function_arn)),
+            "roleArn": role.arn,
+            "type": "STANDARD",
+            "tags": [{"key": key, "value": value} for key, value in run.tags(entry).items()],
+        },
+        ("stateMachineArn",),
+        again_on=_ROLE_SETTLES,
+    )

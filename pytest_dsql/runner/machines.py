@@ -75,20 +75,20 @@ def role(run: AwsRun, statements: Iterable[dict[str, Any]]) -> Entry:
 
 def iam_role(run: AwsRun, what: str, trust: Mapping[str, Any], statements: Iterable[dict[str, Any]]) -> Entry:
     """Make a role and write its policy into it."""
-
-    def call(entry: Entry) -> Made:
-        made = run.clients.call(
-            "iam",
-            run.region,
-            "create_role",
-            RoleName=entry.name,
-            Path=PATH,
-            AssumeRolePolicyDocument=json.dumps(trust),
-            Tags=_with_region(run, entry),
-        )
-        return Made(made["Role"]["Arn"])
-
-    entry = run.create("iam-role", run.name(what), call, again_on=_SETTLES)
+    entry = run.create_by(
+        "iam",
+        "create_role",
+        "iam-role",
+        run.name(what),
+        lambda entry: {
+            "RoleName": entry.name,
+            "Path": PATH,
+            "AssumeRolePolicyDocument": json.dumps(trust),
+            "Tags": _with_region(run, entry),
+        },
+        ("Role", "Arn"),
+        again_on=_SETTLES,
+    )
     document = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
     _then(run, entry, "iam", "put_role_policy", RoleName=entry.name, PolicyName="pytest-dsql", PolicyDocument=document)
     return entry
@@ -96,15 +96,15 @@ def iam_role(run: AwsRun, what: str, trust: Mapping[str, Any], statements: Itera
 
 def instance_profile(run: AwsRun, of: Entry) -> Entry:
     """Make what hands the role to the instances."""
-
-    def call(entry: Entry) -> Made:
-        tags = _with_region(run, entry)
-        made = run.clients.call(
-            "iam", run.region, "create_instance_profile", InstanceProfileName=entry.name, Path=PATH, Tags=tags
-        )
-        return Made(made["InstanceProfile"]["Arn"])
-
-    entry = run.create("instance-profile", run.name("runner"), call, again_on=_SETTLES)
+    entry = run.create_by(
+        "iam",
+        "create_instance_profile",
+        "instance-profile",
+        run.name("runner"),
+        lambda entry: {"InstanceProfileName": entry.name, "Path": PATH, "Tags": _with_region(run, entry)},
+        ("InstanceProfile", "Arn"),
+        again_on=_SETTLES,
+    )
 
     def filled() -> bool:
         found = run.clients.call("iam", run.region, "get_instance_profile", InstanceProfileName=entry.name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
-from pytest_dsql.aws.creating import Made
 from pytest_dsql.aws.failures import AwsError, Failure
 from pytest_dsql.aws.kinds.rds import DbCluster, DbInstance
 from pytest_dsql.connect.rds_root import AUTHORITY
@@ -20,7 +19,6 @@ from pytest_dsql.targets.rds.offers import AURORA, RDS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_dsql.aws.inventory import Entry
     from pytest_dsql.aws.run import AwsRun
     from pytest_dsql.targets.rds.network import Network
     from pytest_dsql.targets.rds.options import RdsOptions
@@ -249,11 +247,8 @@ def _create(
     *,
     again_on: frozenset[Failure] = SETTLES,
 ) -> None:
-    def call(_entry: Entry) -> Made:
-        return Made(run.clients.call("rds", run.region, operation, **settings)[arn[0]][arn[1]])
-
     try:
-        run.create(kind, name, call, again_on=again_on)
+        run.create_by("rds", operation, kind, name, lambda _entry: settings, arn, again_on=again_on)
     except AwsError as error:
         remedy = _REMEDIES.get(error.code)
         if remedy is None:

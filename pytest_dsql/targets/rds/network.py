@@ -225,20 +225,20 @@ def _rule(run: AwsRun, group: str, source: dict[str, Any]) -> None:
 
 def _subnet_group(run: AwsRun, subnets: tuple[str, ...]) -> str:
     name = run.name(run.owner)
-
-    def call(_entry: Entry) -> Made:
-        answer = run.clients.call(
-            "rds",
-            run.region,
-            "create_db_subnet_group",
-            DBSubnetGroupName=name,
-            DBSubnetGroupDescription="Subnets of a database of pytest-dsql",
-            SubnetIds=list(subnets),
-            Tags=run.tag_list(),
-        )
-        return Made(answer["DBSubnetGroup"]["DBSubnetGroupArn"])
-
-    run.create("db-subnet-group", name, call, again_on=SETTLES)
+    run.create_by(
+        "rds",
+        "create_db_subnet_group",
+        "db-subnet-group",
+        name,
+        lambda _entry: {
+            "DBSubnetGroupName": name,
+            "DBSubnetGroupDescription": "Subnets of a database of pytest-dsql",
+            "SubnetIds": list(subnets),
+            "Tags": run.tag_list(),
+        },
+        ("DBSubnetGroup", "DBSubnetGroupArn"),
+        again_on=SETTLES,
+    )
     return name
 
 
