@@ -11,7 +11,7 @@ from moto import mock_aws
 from pytest_dsql.aws.creating import Made
 from pytest_dsql.aws.inventory import Entry
 from pytest_dsql.aws.reaper import reap
-from pytest_dsql.aws.run import AwsRun
+from pytest_dsql.aws.run import SHARED, AwsRun
 from pytest_dsql.aws.sessions import Clients
 from pytest_dsql.runner import lambda_fleet
 from pytest_dsql.runner.lambda_fleet import OWNER, LambdaFleet, deployed
@@ -74,5 +74,5 @@ def test_the_process_that_starts_the_others_keeps_it_from_going_in_between(accou
 
 def test_the_guard_knows_the_runners_owner() -> None:
     assert shared_of(SETTINGS) == [OWNER]
-    assert shared_of(Settings(target="dsql", region=REGION, budget=1.0, runner="lambda")) == ["dsql", OWNER]
+    assert shared_of(Settings(target="dsql", region=REGION, budget=1.0, runner="lambda")) == ["dsql", SHARED, OWNER]
     assert shared_of(Settings()) == []
