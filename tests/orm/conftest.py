@@ -17,7 +17,7 @@ from pytest_dsql.targets.target import Target
 
 @dataclass(frozen=True)
 class Address:
-    """How a client reaches the engine's default cluster as `admin`."""
+    """How a client reaches the target's cluster as `admin`."""
 
     host: str
     port: int
@@ -76,4 +76,6 @@ def address(dsql_target: Target, dsql_clean: None, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", engine.credentials.secret_access_key)
     for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
-    return Address(engine.cluster.host, engine.port, engine.cluster.region, str(engine.ca_file))
+    endpoint = dsql_target.endpoint
+    assert endpoint.region is not None
+    return Address(endpoint.host, engine.port, endpoint.region, str(engine.ca_file))

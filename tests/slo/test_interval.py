@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 
@@ -32,8 +33,13 @@ def in_runs(rng: random.Random, n: int) -> list[int]:
     return values[:n]
 
 
+@cache
+def many_sorted(make: Callable[[random.Random, int], list[int]]) -> list[int]:
+    return sorted(make(random.Random("truth"), 400_000))
+
+
 def true_percentile(make: Callable[[random.Random, int], list[int]], share: float) -> int:
-    many = sorted(make(random.Random("truth"), 400_000))
+    many = many_sorted(make)
     return many[int(share * len(many)) - 1]
 
 
