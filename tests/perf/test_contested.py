@@ -34,14 +34,22 @@ TABLES = (
 )
 
 
-def _each(sql: str) -> Callable[[Connection, int], None]:
-    """One statement for each row."""
+def _each(sql: str, behind: int = 0) -> Callable[[Connection, int], None]:
+    """One statement for each row; their numbers begin behind one."""
 
     def write(connection: Connection, rows: int) -> None:
         for number in range(1, rows + 1):
-            connection.execute(sql.encode(), (number,))
+            connection.execute(sql.encode(), (behind + number,))
 
     return write
+
+
+def _mixed(connection: Connection, rows: int) -> None:
+    """Three statements for three rows, as an order has them."""
+    for number in range(1, rows + 1, 3):
+        connection.execute("INSERT INTO item VALUES (10000 + %s, 0, 'new')", (number,))
+        connection.execute("INSERT INTO part VALUES (%s, 10000 + %s, 'new')", (number, number))
+        connection.execute("UPDATE item SET n = n - 1 WHERE k = %s AND n > -9", (number,))
 
 
 def _all(sql: str) -> Callable[[Connection, int], None]:
@@ -57,11 +65,15 @@ SERIES = "FROM generate_series(1, %s::int) AS g"
 WRITES = {
     "one UPDATE": _all("UPDATE item SET n = n + 1 WHERE k <= %s"),
     "one INSERT": _all(f"INSERT INTO item SELECT 10000 + g, 0, 'new' {SERIES}"),
-    "one DELETE": _all("DELETE FROM item WHERE k <= %s"),
+    "one DELETE of referenced rows": _all("DELETE FROM item WHERE k <= %s"),
     "one INSERT of children": _all(f"INSERT INTO part SELECT g, g, 'new' {SERIES}"),
     "one INSERT of drawn keys": _all(f"INSERT INTO drawn (n) SELECT g {SERIES} RETURNING k"),
     "many UPDATEs": _each("UPDATE item SET n = n + 1 WHERE k = %s"),
     "many INSERTs": _each("INSERT INTO item VALUES (10000 + %s, 0, 'new')"),
+    "many DELETEs of referenced rows": _each("DELETE FROM item WHERE k = %s"),
+    "many INSERTs of children": _each("INSERT INTO part VALUES (%s, 1, 'new')"),
+    "many upserts": _each("INSERT INTO item VALUES (%s, 0, 'new') ON CONFLICT (k) DO UPDATE SET n = item.n + 1", 1500),
+    "a mix": _mixed,
     "many INSERTs of drawn keys": _each("INSERT INTO drawn (n) VALUES (%s) RETURNING k"),
 }
 

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from pytest_dsql.local.adjudicator.sandbox.names import ENTER as _ENTER_SQL
+from pytest_dsql.local.adjudicator.sandbox.names import PREFIX
 from pytest_dsql.local.adjudicator.work import own_command
 from pytest_dsql.local.dialect.judgement import Refusal
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
@@ -13,6 +14,7 @@ from pytest_dsql.local.gateway.lending import IMPATIENT_MS
 
 #: AWS user guide, "Concurrency control in Aurora DSQL"; the text as seen on clusters in September 2026.
 CONFLICT: Final = Refusal("40001", "change conflicts with another transaction (OC000)")
+
 
 SAVEPOINT: Final = "pytest_dsql_engine"
 #: What follows a client's BEGIN: DSQL takes the snapshot there, PostgreSQL with the first query.
@@ -32,6 +34,24 @@ BACK: Final = own_command(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
 ENTER: Final = own_command(_ENTER_SQL)
 LEAVE: Final = own_command(
     "SELECT pg_catalog.set_config_by_name('search_path', pg_catalog.current_setting('search_path'), true)"
+)
+_WAYS: Final = ("seqscan", "hashjoin", "mergejoin")
+#: Around many rows that one statement writes: each is looked up by an index, however large the table is. Clients may
+#: have set the same.
+BY_INDEX: Final = own_command(
+    "SELECT "
+    + ", ".join(
+        f"pg_catalog.set_config_by_name('{PREFIX}.enable_{way}', pg_catalog.show_config_by_name('enable_{way}'), true),"
+        f" pg_catalog.set_config_by_name('enable_{way}', 'off', true)"
+        for way in _WAYS
+    )
+)
+AS_BEFORE: Final = own_command(
+    "SELECT "
+    + ", ".join(
+        f"pg_catalog.set_config_by_name('enable_{way}', pg_catalog.show_config_by_name('{PREFIX}.enable_{way}'), true)"
+        for way in _WAYS
+    )
 )
 #: How many messages PostgreSQL answers to a command of ours that gives one row: as `run.own_execution` says.
 OWN_MESSAGES: Final = 6

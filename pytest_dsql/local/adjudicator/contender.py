@@ -138,6 +138,9 @@ class Contender:
         work = self.work
         if work is None:
             return state in IN_THE_WAY
+        if state == b"23505":
+            texts = self._adjudicator.known(plan, self.schemas)
+            return texts is None or not texts.in_order
         return state in CONTESTED or (state == CANCELLED and work.park_wanted)
 
     def told(self, payload: bytes) -> bool:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.adjudicator.adjudicator import Adjudicator
-from pytest_dsql.local.adjudicator.commands import BACK, ENTER, PATIENCE, SOME_PATIENCE, WRITTEN
+from pytest_dsql.local.adjudicator.batching import Parsed, Step, parts, steps, undescribed
+from pytest_dsql.local.adjudicator.commands import AS_BEFORE, BACK, BY_INDEX, ENTER, PATIENCE, SOME_PATIENCE, WRITTEN
 from pytest_dsql.local.adjudicator.sandbox.names import WRITTEN_KEYS
 from pytest_dsql.local.adjudicator.work import State, Work, own_command, rows_of
 from pytest_dsql.local.gateway import frames
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
 from pytest_dsql.local.gateway.group import Group
-from pytest_dsql.local.gateway.run import Executions
+from pytest_dsql.local.gateway.run import Executions, described_types, description
 
 if TYPE_CHECKING:
     from pytest_dsql.local.gateway.session import Session
@@ -71,7 +72,7 @@ class Moves:
         work.keys.clear()
         await self._adjudicator.prepare()
         work.state = State.SANDBOX
-        if not await self._again(work, BACK + ENTER, sandbox=True):
+        if not await self._at_once(work) and not await self._again(work, BACK + ENTER, sandbox=True):
             # It can't commit, and goes on with its snapshot alone.
             work.doomed = True
             await self._session.backend.ask(BACK + ENTER + SYNC_MESSAGE)
@@ -101,13 +102,33 @@ class Moves:
         # A cascade looks for its rows where the rivals have left them: what it doesn't find any more was theirs.
         return number(await self._session.backend.ask(WRITTEN + SYNC_MESSAGE)) == work.written
 
-    async def _again(self, work: Work, first: bytes, *, sandbox: bool) -> bool:
+    async def _at_once(self, work: Work) -> bool:
+        """Do the log again in the sandbox in fewer statements than it has; tell whether it has done the same."""
+        described: dict[Parsed, tuple[int, ...]] = {}
+        if missing := undescribed(work.log):
+            asked = BACK + ENTER + b"".join(description(sql, types) for (_, types), sql in missing.items())
+            reply = await self._session.backend.ask(asked + SYNC_MESSAGE)
+            if reply.error is not None:
+                return False
+            described = dict(zip(missing, described_types(reply.collected), strict=True))
+        made = steps(work.log, described)
+        if not any(step.at_once for step in made):
+            return False
+        return await self._again(work, BACK + ENTER, sandbox=True, made=made)
+
+    async def _again(self, work: Work, first: bytes, *, sandbox: bool, made: Sequence[Step] = ()) -> bool:
         """Do everything in the log again behind `first`; tell whether each statement did what it did before."""
         backend = self._session.backend
         messages = Executions()
         messages.add(first)
         expected: list[int | None] = [None, None]  # what comes first are two commands of ours
-        for entry in work.log:
+        for entry in parts(made) if made else work.log:
+            if isinstance(entry, Step):
+                messages.add(BY_INDEX)
+                messages.execute(*entry.execution())
+                messages.add(AS_BEFORE)
+                expected += (None, entry.rows, None)
+                continue
             work.keys.locked |= entry.locked
             work.keys.shared |= entry.shared
             sql, types, bound = entry.execution(sandbox=sandbox)

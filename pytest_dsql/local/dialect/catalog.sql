@@ -91,9 +91,10 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
     WHEN 'work_mem' THEN '128MB'
     -- Nobody waits for a lock; the engine needs it for that.
     WHEN 'lock_timeout' THEN '0'
-    -- In the sandbox of a contested transaction the path is another one.
+    -- In the sandbox of a contested transaction the path is another one; the client's, which may be empty, stands behind
+    -- an equals sign.
     WHEN 'search_path' THEN COALESCE(
-      NULLIF(pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.search_path', true), ''),
+      pg_catalog.substr(NULLIF(pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.search_path', true), ''), 2),
       pg_catalog.show_config_by_name('search_path'))
     WHEN 'disable_sync_create_index' THEN pg_catalog.show_config_by_name_missing_ok('dsql.disable_sync_create_index', $2)
     ELSE pg_catalog.show_config_by_name_missing_ok($1, $2)
@@ -102,6 +103,21 @@ $$;
 
 CREATE FUNCTION pg_catalog.current_setting(text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT pg_catalog.current_setting($1, false) $$;
+
+-- Nor are the engine's schemas on the path of a contested transaction anybody's business.
+ALTER FUNCTION pg_catalog.current_schema() RENAME TO pytest_dsql_engine_current_schema;
+ALTER FUNCTION pg_catalog.current_schemas(boolean) RENAME TO pytest_dsql_engine_current_schemas;
+CREATE FUNCTION pg_catalog.current_schemas(boolean) RETURNS name[] LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
+  SELECT CASE WHEN NULLIF(pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.search_path', true), '') IS NULL
+    THEN pg_catalog.pytest_dsql_engine_current_schemas($1)
+    ELSE ARRAY(
+      SELECT schema FROM pg_catalog.unnest(pg_catalog.pytest_dsql_engine_current_schemas($1)) WITH ORDINALITY AS path(schema, place)
+      WHERE NOT pg_catalog.starts_with(schema::text, 'pytest_dsql_engine') ORDER BY place)
+  END
+$$;
+CREATE FUNCTION pg_catalog.current_schema() RETURNS name LANGUAGE sql STABLE PARALLEL SAFE AS $$
+  SELECT (pg_catalog.current_schemas(false))[1]
+$$;
 
 -- The names are those of the rule `parameter`, and `jit`: asyncpg switches it off around the queries by which it learns
 -- types, and must not fail for that. A function that holds a call of it can be made, and fails when it is executed (seen on

@@ -11,14 +11,14 @@ from pytest_dsql.local.dialect.tree import Statement, strings, walk
 #: Where the views of these names are (`adjudicator/sandbox/hiding.sql`).
 _SCHEMA: Final = b"pytest_dsql_engine_catalog"
 _CATALOGS: Final = ("pg_class", "pg_namespace", "pg_type", "pg_proc", "pg_constraint")
-_NAMED: Final = re.compile(b'"relname":"(?:' + "|".join(_CATALOGS).encode() + b')"')
+_NAMED: Final = re.compile(b'"relname":"(?:' + "|".join(_CATALOGS).encode() + b')"|"SVFOP_CURRENT_SCHEMA"')
 
 #: A view has none of these columns, so a statement that names one gets the catalog itself.
 _SYSTEM_COLUMNS: Final = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"})
 
 
 def names_catalog(tree: bytes) -> bool:
-    """Whether a parse tree, as JSON, names one of the catalogs."""
+    """Whether a parse tree, as JSON, names one of the catalogs, or what PostgreSQL knows without its catalog."""
     return _NAMED.search(tree) is not None
 
 
@@ -36,6 +36,11 @@ def hidden(statement: Statement) -> list[tuple[int, int, bytes]]:
                 starts = starts or {token.start: token for token in statement.scan()}
                 if (token := starts.get(body.get("location", 0))) is not None:
                     edits.append((token.start, token.end, _SCHEMA))
+        elif name == "SQLValueFunction" and body.get("op") == "SVFOP_CURRENT_SCHEMA":
+            # As a word it is PostgreSQL's own function; with parentheses it is looked up, and is the engine's.
+            starts = starts or {token.start: token for token in statement.scan()}
+            if (token := starts.get(body.get("location", 0))) is not None:
+                edits.append((token.end, token.end, b"()"))
         elif name == "RangeVar" and body.get("relname") in _CATALOGS:
             starts = starts or {token.start: token for token in statement.scan()}
             token = starts.get(body.get("location", 0))

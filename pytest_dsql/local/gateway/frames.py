@@ -41,6 +41,7 @@ BIND_COMPLETE: Final = ord("2")
 CLOSE_COMPLETE: Final = ord("3")
 PARSE_COMPLETE: Final = ord("1")
 ROW_DESCRIPTION: Final = ord("T")
+PARAMETER_DESCRIPTION: Final = ord("t")
 NEGOTIATE_PROTOCOL_VERSION: Final = ord("v")
 
 # Messages both sides send.

@@ -91,6 +91,27 @@ class Executions:
         return messages
 
 
+def description(sql: bytes, types: bytes) -> bytes:
+    """Messages that ask what types a statement's parameters have, without a Sync."""
+    return b"".join(
+        (
+            frames.message(CLOSE, b"S" + OWN + b"\0"),
+            frames.message(PARSE, OWN + b"\0" + sql + b"\0" + types),
+            frames.message(frames.DESCRIBE, b"S" + OWN + b"\0"),
+        )
+    )
+
+
+def described_types(messages: Sequence[bytes]) -> list[tuple[int, ...]]:
+    """What the answers to these say: the OIDs of each statement's types."""
+    found = []
+    for message in messages:
+        if message[0] == frames.PARAMETER_DESCRIPTION:
+            payload = message[frames.HEADER_SIZE :]
+            found.append(tuple(int.from_bytes(payload[at : at + 4], "big") for at in range(2, len(payload), 4)))
+    return found
+
+
 def before_execute(messages: bytes) -> bytes:
     """What comes before an Execute."""
     end = 0

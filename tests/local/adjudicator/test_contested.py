@@ -75,3 +75,78 @@ def test_a_lock_that_is_no_rows_is_waited_for_in_the_tables(connect: Connect, su
         release.start()
         assert one.execute("INSERT INTO m_other VALUES (2)").rowcount == 1
         release.join()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT current_schema(), current_schemas(true), current_schemas(false)",
+        "SELECT current_schema, CURRENT_SCHEMA AS named, upper(current_schema::text)",
+        "SHOW search_path",
+        "SELECT current_setting('search_path'), current_setting('Search_Path', true)",
+        "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema",
+    ],
+)
+@pytest.mark.parametrize("path", ['"$user", public', 'm_other, public, "$user"', ""])
+def test_the_path_is_what_it_was(connect: Connect, make: Make, sql: str, path: str) -> None:
+    make("CREATE TABLE m_hot (k int PRIMARY KEY, n int)")
+    with connect() as one, connect() as rival:
+        one.execute("INSERT INTO m_hot VALUES (1, 0)")
+        one.execute("SELECT set_config('search_path', %s, false)", (path,))
+        before = one.execute(sql.encode())
+        expected = (before.fetchall(), [column.name for column in before.description or ()])
+        rival.execute("BEGIN")
+        rival.execute("UPDATE m_hot SET n = 1")
+        one.execute("BEGIN")
+        one.execute("UPDATE public.m_hot SET n = 2")
+        one.execute("SELECT set_config('application_name', 'other', true)")
+        after = one.execute(sql.encode())
+        assert (after.fetchall(), [column.name for column in after.description or ()]) == expected
+        one.execute("ROLLBACK")
+
+
+def write_much(connection: Connection, rows: int) -> None:
+    """Many statements of a few texts, on rows of their own and on the same ones, that need each other's order."""
+    for number in range(1, rows + 1):
+        connection.execute("UPDATE m_stock SET left_ = left_ - %s WHERE k = %s", (number % 3, number))
+        connection.execute("UPDATE m_stock SET left_ = left_ * 2 WHERE k = %s", (number - number % 7,))
+        connection.execute("INSERT INTO m_order VALUES (%s, %s, %s)", (number, f'a "b" {{}}, \\ {number}', number))
+        connection.execute("INSERT INTO m_stock VALUES (%s, NULL)", (1000 + number,))
+        connection.execute("INSERT INTO m_order VALUES (%s, %s, %s)", (1000 + number, None, 1000 + number))
+        if number % 4 == 0:
+            connection.execute("DELETE FROM m_order WHERE k = %s", (number,))
+            connection.execute("INSERT INTO m_order VALUES (%s, 'again', 1)", (number,))
+        if number % 5 == 0:
+            connection.execute("DELETE FROM m_order WHERE k = %s", (1000 + number,))
+            connection.execute("DELETE FROM m_stock WHERE k = %s", (1000 + number,))
+
+
+def test_many_statements_are_done_again_as_they_were(connect: Connect, make: Make) -> None:
+    make(
+        "CREATE TABLE m_hot (k int PRIMARY KEY, n int);"
+        "CREATE TABLE m_stock (k int PRIMARY KEY, left_ int);"
+        "CREATE TABLE m_order (k int PRIMARY KEY, note text, item int REFERENCES m_stock)"
+    )
+    looks = ("SELECT * FROM m_stock ORDER BY k", "SELECT * FROM m_order ORDER BY k")
+    with connect() as one, connect() as rival:
+        one.execute("INSERT INTO m_hot VALUES (1, 0)")
+        one.execute("INSERT INTO m_stock SELECT g, 100 FROM generate_series(0, 200) AS g")
+        one.execute("BEGIN")
+        write_much(one, 40)
+        alone = [one.execute(look.encode()).fetchall() for look in looks]
+        one.execute("ROLLBACK")
+        rival.execute("BEGIN")
+        rival.execute("UPDATE m_hot SET n = 1")
+        one.execute("BEGIN")
+        write_much(one, 40)
+        assert one.execute("UPDATE m_hot SET n = n + 1").rowcount == 1
+        with pytest.raises(psycopg.errors.UndefinedColumn):
+            one.execute("SELECT ctid FROM m_hot")  # it goes on in the sandbox, where no row has a place
+        one.execute("ROLLBACK")
+        one.execute("BEGIN")
+        write_much(one, 40)
+        assert one.execute("UPDATE m_hot SET n = n + 1").rowcount == 1
+        assert [one.execute(look.encode()).fetchall() for look in looks] == alone
+        rival.execute("ROLLBACK")
+        one.execute("COMMIT")
+        assert [one.execute(look.encode()).fetchall() for look in looks] == alone

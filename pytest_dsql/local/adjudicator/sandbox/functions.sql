@@ -86,6 +86,7 @@ BEGIN
     INSERT INTO pytest_dsql_engine_sandbox.event (relid, was, now, child) VALUES ({relid},
       CASE WHEN TG_OP <> 'INSERT' THEN ROW({old})::pg_catalog.text END,
       CASE WHEN TG_OP <> 'DELETE' THEN ROW({new})::pg_catalog.text END, orphan);
+    PERFORM pg_catalog.set_config_by_name('pytest_dsql_engine.happened', 'on', true);
   END IF;$t$,
       'children', children, 'relid', relation::text,
       'parents', CASE WHEN parents IS NULL THEN 'false' ELSE format('TG_OP = ''DELETE'' OR (TG_OP = ''UPDATE'' AND (%s))', parents) END,
@@ -193,6 +194,7 @@ DECLARE
   f record;
   checks text := '';
   actions text := '';
+  followed text := '';
 BEGIN
   FOR f IN SELECT * FROM pytest_dsql_engine_sandbox.foreign_keys(relation, false) LOOP
     checks := checks || pytest_dsql_engine_sandbox.fill($t$
@@ -230,11 +232,17 @@ BEGIN
       'now', pytest_dsql_engine_sandbox.each('now.{c}', f.parent_columns, ', '), 'was', pytest_dsql_engine_sandbox.each('was.{c}', f.parent_columns, ', '),
       'deleted', pytest_dsql_engine_sandbox.parent_action(f, (f.con).confdeltype, f.child_schema, 'delete'),
       'updated', pytest_dsql_engine_sandbox.parent_action(f, (f.con).confupdtype, f.child_schema, 'update'));
+    followed := followed || pytest_dsql_engine_sandbox.fill($t$ OR ({given}
+        AND (e.deleted OR ROW({now}) IS DISTINCT FROM ROW({was})) AND EXISTS ({children}))$t$,
+      'given', pytest_dsql_engine_sandbox.each('(e.was).{c} IS NOT NULL', f.parent_columns, ' AND '),
+      'now', pytest_dsql_engine_sandbox.each('(e.now).{c}', f.parent_columns, ', '),
+      'was', pytest_dsql_engine_sandbox.each('(e.was).{c}', f.parent_columns, ', '),
+      'children', pytest_dsql_engine_sandbox.matching((f.con).conrelid, f.columns, '(e.was)', f.parent_columns));
   END LOOP;
   IF checks = '' AND actions = '' THEN
     RETURN NULL;
   END IF;
-  RETURN pytest_dsql_engine_sandbox.fill($t$CREATE OR REPLACE FUNCTION pytest_dsql_engine_sandbox.events_{relid}() RETURNS void
+  RETURN pytest_dsql_engine_sandbox.fill($t$CREATE OR REPLACE FUNCTION pytest_dsql_engine_sandbox.events_{relid}(seen pg_catalog.int8, until pg_catalog.int8) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $pytest_dsql_engine$
 #variable_conflict use_column
 DECLARE
@@ -242,9 +250,16 @@ DECLARE
   was {overlay};
   now {overlay};
 BEGIN
+  -- Mostly nothing follows from any of them, and all at once that is found out fast.
+  IF NOT EXISTS (SELECT FROM (
+    SELECT t.child, t.now IS NULL AS deleted, t.was::{overlay} AS was, t.now::{overlay} AS now FROM pytest_dsql_engine_sandbox.event AS t
+    WHERE t.n OPERATOR(pg_catalog.>) seen AND t.n OPERATOR(pg_catalog.<) until AND t.relid OPERATOR(pg_catalog.=) {relid} OFFSET 0
+  ) AS e WHERE e.child{followed}) THEN
+    RETURN;
+  END IF;
   FOR e IN
-    WITH taken AS (DELETE FROM pytest_dsql_engine_sandbox.event AS t WHERE t.relid OPERATOR(pg_catalog.=) {relid} RETURNING t.*)
-    SELECT taken.was, taken.now, taken.child FROM taken ORDER BY taken.n
+    SELECT t.was, t.now, t.child FROM pytest_dsql_engine_sandbox.event AS t
+    WHERE t.n OPERATOR(pg_catalog.>) seen AND t.n OPERATOR(pg_catalog.<) until AND t.relid OPERATOR(pg_catalog.=) {relid} ORDER BY t.n
   LOOP
     was := e.was::{overlay};
     now := e.now::{overlay};
@@ -258,7 +273,7 @@ BEGIN
 END
 $pytest_dsql_engine$;
 $t$,
-    'relid', relation::text, 'overlay', overlay_name, 'checks', checks, 'actions', actions,
+    'relid', relation::text, 'overlay', overlay_name, 'checks', checks, 'actions', actions, 'followed', followed,
     'same', format('pg_catalog.record_image_eq(ROW(%s), ROW(%s))', pytest_dsql_engine_sandbox.each('o.{c}', columns, ', '),
       pytest_dsql_engine_sandbox.each('now.{c}', columns, ', ')));
 END

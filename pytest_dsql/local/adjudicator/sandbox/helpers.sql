@@ -7,19 +7,32 @@ GRANT USAGE ON SCHEMA pytest_dsql_engine_sandbox TO PUBLIC;
 
 -- The rows of clients' tables that are not there for the sandbox: removed, or replaced by a row of the overlay. Rows are
 -- known by their place: as long as a snapshot sees a row, it stays where it is.
-CREATE UNLOGGED TABLE pytest_dsql_engine_sandbox.gone (relid oid NOT NULL, id tid NOT NULL);
+--
+-- Plans are made while it is empty and kept while it grows, so PostgreSQL has to think it large, and full of one table's
+-- rows: then single rows are looked up by the index, and all of them are hashed only where a whole table is read. It
+-- does as long as nobody vacuums it (a table that never was counts as ten pages at least), so `tidy` empties it.
+CREATE UNLOGGED TABLE pytest_dsql_engine_sandbox.gone (relid oid NOT NULL, id tid NOT NULL) WITH (autovacuum_enabled = off);
 CREATE INDEX ON pytest_dsql_engine_sandbox.gone (relid, id);
 GRANT SELECT ON pytest_dsql_engine_sandbox.gone TO PUBLIC;
+INSERT INTO pytest_dsql_engine_sandbox.gone SELECT 0, ('(' || g || ',1)')::tid FROM generate_series(1, 2000) AS g;
+ANALYZE pytest_dsql_engine_sandbox.gone;
+TRUNCATE pytest_dsql_engine_sandbox.gone;
+UPDATE pg_statistic SET stakind1 = 0, stakind2 = 0, stakind3 = 0, stakind4 = 0, stakind5 = 0,
+  stanumbers1 = NULL, stanumbers2 = NULL, stanumbers3 = NULL, stanumbers4 = NULL, stanumbers5 = NULL,
+  stavalues1 = NULL, stavalues2 = NULL, stavalues3 = NULL, stavalues4 = NULL, stavalues5 = NULL
+WHERE starelid = 'pytest_dsql_engine_sandbox.gone'::regclass;
+UPDATE pg_class SET relpages = 0, reltuples = -1 WHERE oid = 'pytest_dsql_engine_sandbox.gone'::regclass;
 
 -- What a statement has done that concerns foreign keys, in its order. As PostgreSQL does it, that is looked at when the
--- statement has ended, and what this causes is queued behind it.
+-- statement has ended, and what this causes is queued behind it. What was looked at stays: the setting
+-- `pytest_dsql_engine.seen` says up to where that is, and `pytest_dsql_engine.happened` whether there is more.
 CREATE UNLOGGED TABLE pytest_dsql_engine_sandbox.event (
   n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   relid oid NOT NULL,
   was text, -- the row before; null: inserted
   now text, -- the row after; null: deleted
   child boolean NOT NULL -- whether a row that it references was missing
-);
+) WITH (autovacuum_enabled = off);
 
 -- The helpers there are, with the texts that made them: what has not changed is not made again.
 CREATE TABLE pytest_dsql_engine_sandbox.helper (
@@ -102,33 +115,76 @@ CREATE FUNCTION pytest_dsql_engine_sandbox.enter() RETURNS void LANGUAGE plpgsql
 DECLARE
   written text := pg_catalog.show_config_by_name('search_path');
 BEGIN
-  PERFORM pg_catalog.set_config_by_name('search_path', (
-    SELECT COALESCE(pg_catalog.string_agg(
-      CASE WHEN schema LIKE 'pg\_%' OR schema IN ('sys', 'information_schema') THEN '' ELSE
-        pytest_dsql_engine_sandbox.view_schema(schema)::text || ', ' END || pg_catalog.quote_ident(schema), ', ' ORDER BY place), '""')
-    FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS path(schema, place)
-    WHERE NOT pg_catalog.starts_with(schema::text, 'pytest_dsql_engine')), true);
-  PERFORM pg_catalog.set_config_by_name('pytest_dsql_engine.search_path', written, true);
+  -- It may have been entered before, and nothing has changed since.
+  IF written IS DISTINCT FROM pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.entered', true) THEN
+    PERFORM pg_catalog.set_config_by_name('pytest_dsql_engine.entered', pg_catalog.set_config_by_name('search_path', (
+      SELECT COALESCE(pg_catalog.string_agg(
+        CASE WHEN schema LIKE 'pg\_%' OR schema IN ('sys', 'information_schema') THEN '' ELSE
+          pytest_dsql_engine_sandbox.view_schema(schema)::text || ', ' END || pg_catalog.quote_ident(schema), ', ' ORDER BY place), '""')
+      FROM pg_catalog.unnest(pg_catalog.pytest_dsql_engine_current_schemas(false)) WITH ORDINALITY AS path(schema, place)
+      WHERE NOT pg_catalog.starts_with(schema::text, 'pytest_dsql_engine')), true), true);
+    PERFORM pg_catalog.set_config_by_name('pytest_dsql_engine.search_path', '=' || written, true);
+  END IF;
   PERFORM pg_catalog.set_config_by_name('lock_timeout', '0', true);
 END
 $$;
 
--- Looks at what the statement has done, until nothing follows from it any more. What happens inside of triggers is left
--- to the statement that caused it.
-CREATE FUNCTION pytest_dsql_engine_sandbox.after_statement() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+-- Looks at what the statement has done, until nothing follows from it any more.
+CREATE FUNCTION pytest_dsql_engine_sandbox.follow_events() RETURNS void
+LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
+  seen pg_catalog.int8;
+  until pg_catalog.int8;
   relation oid;
 BEGIN
-  IF pg_catalog.pg_trigger_depth() = 1 THEN
+  WHILE pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.happened', true) = 'on' LOOP
+    PERFORM pg_catalog.set_config_by_name('pytest_dsql_engine.happened', '', true);
+    seen := COALESCE(NULLIF(pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.seen', true), ''), '0');
+    until := pg_catalog.nextval('pytest_dsql_engine_sandbox.event_n_seq');
+    FOR relation IN
+      SELECT e.relid FROM pytest_dsql_engine_sandbox.event AS e
+      WHERE e.n OPERATOR(pg_catalog.>) seen AND e.n OPERATOR(pg_catalog.<) until
+      GROUP BY e.relid ORDER BY pg_catalog.min(e.n)
     LOOP
-      SELECT e.relid INTO relation FROM pytest_dsql_engine_sandbox.event AS e ORDER BY e.n LIMIT 1;
-      EXIT WHEN NOT FOUND;
-      EXECUTE 'SELECT pytest_dsql_engine_sandbox.events_' || relation || '()';
+      EXECUTE 'SELECT pytest_dsql_engine_sandbox.events_' || relation || '($1, $2)' USING seen, until;
     END LOOP;
+    PERFORM pg_catalog.set_config_by_name('pytest_dsql_engine.seen', until::pg_catalog.text, true);
+  END LOOP;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION pytest_dsql_engine_sandbox.follow_events FROM PUBLIC;
+
+-- What happens inside of triggers is left to the statement that caused it.
+CREATE FUNCTION pytest_dsql_engine_sandbox.after_statement() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+  IF pg_catalog.show_config_by_name_missing_ok('pytest_dsql_engine.happened', true) = 'on' AND pg_catalog.pg_trigger_depth() = 1 THEN
+    PERFORM pytest_dsql_engine_sandbox.follow_events();
   END IF;
   RETURN NULL;
 END
 $$;
+
+-- Makes room: what sandboxes leave behind is nobody's, and in the way of the next ones. While nobody is in one.
+CREATE FUNCTION pytest_dsql_engine_sandbox.tidy(most_bytes bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '20ms' SET client_min_messages = warning AS $$
+DECLARE
+  relation regclass;
+BEGIN
+  FOR relation IN
+    SELECT unnest(ARRAY['pytest_dsql_engine_sandbox.gone', 'pytest_dsql_engine_sandbox.event'])::regclass
+    UNION ALL SELECT to_regclass(overlay_name) FROM pytest_dsql_engine_sandbox.helper WHERE overlay_name IS NOT NULL
+  LOOP
+    IF pg_total_relation_size(relation) > most_bytes THEN
+      BEGIN
+        EXECUTE 'TRUNCATE ' || relation;
+      EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+        RETURN;
+      END;
+    END IF;
+  END LOOP;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION pytest_dsql_engine_sandbox.tidy FROM PUBLIC;
 
 -- The keys of the rows that the sandbox has written in these tables: of new rows, and of changed ones, which ON CONFLICT
 -- would insert again where they are gone. A key is the OID of its index and the values, in a form that is equal where the

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
+from pytest_dsql.local.adjudicator.sandbox.batches import Batch, batch
 from pytest_dsql.local.adjudicator.sandbox.captures import Capture, capture, captures
 from pytest_dsql.local.adjudicator.sandbox.catalog import Catalog, Table
 from pytest_dsql.local.adjudicator.sandbox.forms import Form, Name
@@ -48,6 +49,9 @@ class Plan:
     physical: Text
     sandbox: Text
     capture: Capture | None  #: None: replayed by `physical`, or by `sandbox` in the sandbox
+    #: What becomes of a row depends on those before it, and the sandbox writes rows in another order.
+    in_order: bool = False
+    batch: Batch | None = None  #: how many executions are replayed in the sandbox at once
 
 
 def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
@@ -59,7 +63,7 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
 
     writes = found(form.writes)
     inserts = tuple(table for table in found(form.inserts) if _makes_keys(form, table))
-    physical, sandbox, again = Text(), Text(), None
+    physical, sandbox, again, together = Text(), Text(), None, None
     if form.command == "ConstraintsSetStmt":
         sandbox = Text(_set_constraints(form), rows=False, tag="SET CONSTRAINTS")
     elif form.places:
@@ -67,6 +71,8 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
         again = capture(form, target) if target is not None and captures(form, catalog, target) else None
         if again is not None or _is_edited(form, target) or _copied(form, catalog, schemas) is not None:
             physical, sandbox = _texts(form, catalog, schemas, target, captured=again is not None)
+        if target is not None and again is None:
+            together = batch(form, target, catalog)
     return Plan(
         form=form,
         reads=found(form.reads),
@@ -77,12 +83,23 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
         physical=physical,
         sandbox=sandbox,
         capture=again,
+        in_order=_in_order(form, inserts),
+        batch=together,
     )
 
 
 def _makes_keys(form: Form, table: Table) -> bool:
     """Whether a statement may make unique keys in a table that it inserts into, or updates."""
     return form.command != "UpdateStmt" or _removes_keys(form, table)
+
+
+def _in_order(form: Form, inserts: Sequence[Table]) -> bool:
+    """Whether an INSERT of several rows may give some that are there other unique keys."""
+    assigned = form.body.get("onConflictClause", {}).get("targetList", ())
+    select = form.body.get("selectStmt", {}).get("SelectStmt", {})
+    return len(select.get("valuesLists", ())) != 1 and any(
+        target["ResTarget"].get("name") in table.key_columns for target in assigned for table in inserts
+    )
 
 
 def _removes_keys(form: Form, table: Table) -> bool:
