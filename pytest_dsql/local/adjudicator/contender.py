@@ -223,9 +223,20 @@ class Contender:
                     return reply
                 return await self.contest(run, plan, reply.error)
             await self.moves.enter(work)
+        if texts.explains and work.state is State.SANDBOX:
+            return await self._in_tables(run, plan)
         reply = await self.execute(run, plan, texts.sandbox)
         if reply.error is None:
             self._note(work, run, plan, texts, reply)
+        return reply
+
+    async def _in_tables(self, run: Run, plan: Plan) -> Group:
+        """Run a statement from the sandbox as if it were none."""
+        backend = self._session.backend
+        await backend.ask(LEAVE + SYNC_MESSAGE)
+        reply = await self.moves.waiting(backend.begin(run.messages(plan)))
+        if reply.error is None:
+            await backend.ask(ENTER + SYNC_MESSAGE)
         return reply
 
     async def contest(self, run: Run, plan: Plan, error: dict[str, bytes] | None) -> Group:

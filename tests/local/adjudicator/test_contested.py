@@ -105,6 +105,45 @@ def test_the_path_is_what_it_was(connect: Connect, make: Make, sql: str, path: s
         one.execute("ROLLBACK")
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "EXPLAIN SELECT * FROM m_hot JOIN public.m_hot AS o USING (k) WHERE k = 1",
+        "EXPLAIN (COSTS off) UPDATE m_hot SET n = 3 WHERE k = 1",
+        "EXPLAIN INSERT INTO m_hot VALUES (1, 1) ON CONFLICT (k) DO UPDATE SET n = 2",
+    ],
+)
+@pytest.mark.parametrize("parameters", [None, ()], ids=["simple", "extended"])
+def test_explain_shows_the_tables(connect: Connect, make: Make, sql: str, parameters: tuple[()] | None) -> None:
+    make("CREATE TABLE m_hot (k int PRIMARY KEY, n int)")
+    with connect() as one, connect() as rival:
+        one.execute("INSERT INTO m_hot VALUES (1, 0)")
+        expected = one.execute(sql.encode(), parameters).fetchall()
+        rival.execute("BEGIN")
+        rival.execute("UPDATE m_hot SET n = 1")
+        one.execute("BEGIN")
+        one.execute("UPDATE m_hot SET n = 2")
+        assert one.execute(sql.encode(), parameters).fetchall() == expected
+        assert one.execute("SELECT n FROM m_hot").fetchall() == [(2,)]
+        one.execute("ROLLBACK")
+
+
+def test_explain_analyze_upserts(connect: Connect, make: Make) -> None:
+    make("CREATE TABLE m_hot (k int PRIMARY KEY, n int)")
+    with connect() as one, connect() as rival:
+        one.execute("INSERT INTO m_hot VALUES (1, 0)")
+        rival.execute("BEGIN")
+        rival.execute("UPDATE m_hot SET n = 1")
+        one.execute("BEGIN")
+        one.execute("UPDATE m_hot SET n = 2")
+        sql = "INSERT INTO m_hot VALUES (1, 5), (2, 6) ON CONFLICT (k) DO UPDATE SET n = m_hot.n + excluded.n"
+        assert one.execute(f"EXPLAIN (ANALYZE, TIMING off) {sql}".encode()).fetchall()
+        assert one.execute("SELECT k, n FROM m_hot ORDER BY k").fetchall() == [(1, 7), (2, 6)]
+        rival.execute("ROLLBACK")
+        one.execute("COMMIT")
+        assert one.execute("SELECT k, n FROM m_hot ORDER BY k").fetchall() == [(1, 7), (2, 6)]
+
+
 def write_much(connection: Connection, rows: int) -> None:
     """Many statements of a few texts, on rows of their own and on the same ones, that need each other's order."""
     for number in range(1, rows + 1):

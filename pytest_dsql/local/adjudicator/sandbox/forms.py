@@ -129,7 +129,7 @@ class _Reading:
                     else:
                         self._relation(node["relation"], queries)
             case "ExplainStmt":
-                if not _analyzes(node):
+                if not analyzes(node):
                     # Nothing is written, and no lock is taken.
                     self._explained(node)
                     return
@@ -219,7 +219,8 @@ def _hidden(names: list[Body] | None) -> bool:
     return any((string(name) or "").startswith(PREFIX) for name in names or ())
 
 
-def _analyzes(explain: Body) -> bool:
+def analyzes(explain: Body) -> bool:
+    """Whether an EXPLAIN runs what it explains."""
     for element in _options(explain):
         if element["defname"] == "analyze":
             argument = element.get("arg")

@@ -9,7 +9,8 @@ from typing import Literal, final
 from pytest_dsql.local.adjudicator.sandbox.batches import Batch, batch
 from pytest_dsql.local.adjudicator.sandbox.captures import Capture, capture, captures
 from pytest_dsql.local.adjudicator.sandbox.catalog import Catalog, Table
-from pytest_dsql.local.adjudicator.sandbox.forms import Form, Name
+from pytest_dsql.local.adjudicator.sandbox.forms import Form, Name, analyzes
+from pytest_dsql.local.adjudicator.sandbox.forms import form as form_of
 from pytest_dsql.local.adjudicator.sandbox.generated import assigns_generated
 from pytest_dsql.local.adjudicator.sandbox.grouping import grouped
 from pytest_dsql.local.adjudicator.sandbox.locks import locked
@@ -51,6 +52,7 @@ class Plan:
     capture: Capture | None  #: None: replayed by `physical`, or by `sandbox` in the sandbox
     #: What becomes of a row depends on those before it, and the sandbox writes rows in another order.
     in_order: bool = False
+    explains: bool = False  #: EXPLAIN without ANALYZE: what it tells is of the tables
     batch: Batch | None = None  #: how many executions are replayed in the sandbox at once
 
 
@@ -64,9 +66,10 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
     writes = found(form.writes)
     inserts = tuple(table for table in found(form.inserts) if _makes_keys(form, table))
     physical, sandbox, again, together = Text(), Text(), None, None
+    explains = False
     if form.command == "ConstraintsSetStmt":
         sandbox = Text(_set_constraints(form), rows=False, tag="SET CONSTRAINTS")
-    elif form.places:
+    elif form.places and not (explains := form.command == "ExplainStmt" and not analyzes(form.body)):
         target = _target(form, catalog, schemas)
         again = capture(form, target) if target is not None and captures(form, catalog, target) else None
         if again is not None or _is_edited(form, target) or _copied(form, catalog, schemas) is not None:
@@ -84,6 +87,7 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
         sandbox=sandbox,
         capture=again,
         in_order=_in_order(form, inserts),
+        explains=explains,
         batch=together,
     )
 
@@ -147,6 +151,8 @@ def _texts(
     source = Source(form.sql)
     if target is not None and assigns_generated(form, target):
         return Text(), Text(f"EXPLAIN {source.piece(0, source.end, [_own(form, target, source)])}")
+    if form.command == "ExplainStmt" and form.upserts:
+        return Text(), Text(_explained(source, catalog, schemas))
     if _gives_up(form, target):
         return Text(), Text("SELECT pytest_dsql_engine_sandbox.give_up()")
     copied = _copied(form, catalog, schemas)
@@ -170,6 +176,15 @@ def _texts(
         sql, insert = upserted
         return physical, Text(sql, rows=rows, insert=insert)
     return physical, Text(source.piece(0, source.end, edits) if edits else None)
+
+
+def _explained(source: Source, catalog: Catalog, schemas: Sequence[str]) -> str:
+    """EXPLAIN ANALYZE of the text that stands for the explained one."""
+    start = source.find(("INSERT", "WITH"), 1)
+    begin = source.end if start is None else source.tokens[start].start
+    sql = source.piece(begin, source.end)
+    inner = plan(form_of(sql), catalog, schemas).sandbox.sql
+    return source.piece(0, begin) + (sql if inner is None else inner)
 
 
 def _set_constraints(form: Form) -> str:
