@@ -13,7 +13,8 @@ _SCHEMA: Final = b"pytest_dsql_engine_catalog"
 _CATALOGS: Final = ("pg_class", "pg_namespace", "pg_type", "pg_proc", "pg_constraint")
 _NAMED: Final = re.compile(b'"relname":"(?:' + "|".join(_CATALOGS).encode() + b')"|"SVFOP_CURRENT_SCHEMA"')
 
-#: A view has none of these columns, so a statement that names one gets the catalog itself.
+#: A statement that names one of these columns gets views that have them, and show them where all columns are asked for.
+_WITH_SYSTEM_COLUMNS: Final = b"pytest_dsql_engine_catalog_system"
 _SYSTEM_COLUMNS: Final = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"})
 
 
@@ -24,18 +25,19 @@ def names_catalog(tree: bytes) -> bool:
 
 def hidden(statement: Statement) -> list[tuple[int, int, bytes]]:
     """The edits `(start, end, replacement)` that put the views in place of the catalogs."""
+    nodes = list(walk(statement))
+    asked = any(name == "ColumnRef" and _SYSTEM_COLUMNS.intersection(strings(body["fields"])) for name, body in nodes)
+    schema = _WITH_SYSTEM_COLUMNS if asked else _SCHEMA
     edits = []
     starts: dict[int, Token] = {}
-    for name, body in walk(statement):
+    for name, body in nodes:
         if name == "ColumnRef":
             fields = strings(body["fields"])
-            if _SYSTEM_COLUMNS.intersection(fields):
-                return []
             if len(body["fields"]) == 3 and fields[0] == "pg_catalog" and fields[1] in _CATALOGS:
                 # The table's name with its schema, as SQLAlchemy writes it: now the view's.
                 starts = starts or {token.start: token for token in statement.scan()}
                 if (token := starts.get(body.get("location", 0))) is not None:
-                    edits.append((token.start, token.end, _SCHEMA))
+                    edits.append((token.start, token.end, schema))
         elif name == "SQLValueFunction" and body.get("op") == "SVFOP_CURRENT_SCHEMA":
             # As a word it is PostgreSQL's own function; with parentheses it is looked up, and is the engine's.
             starts = starts or {token.start: token for token in statement.scan()}
@@ -46,7 +48,7 @@ def hidden(statement: Statement) -> list[tuple[int, int, bytes]]:
             token = starts.get(body.get("location", 0))
             if token is not None and body.get("schemaname", "pg_catalog") == "pg_catalog":
                 if "schemaname" in body:
-                    edits.append((token.start, token.end, _SCHEMA))
+                    edits.append((token.start, token.end, schema))
                 else:
-                    edits.append((token.start, token.start, _SCHEMA + b"."))
+                    edits.append((token.start, token.start, schema + b"."))
     return edits

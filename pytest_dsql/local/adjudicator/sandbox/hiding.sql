@@ -1,35 +1,42 @@
 -- Clients see nothing of the engine's own. Where they name these catalogs, the dialect puts the views of the same names
 -- in their place (`dialect/hiding.py`): the catalogs themselves keep their names, which stand for their numbers in
--- `'pg_class'::regclass`, and their system columns.
+-- `'pg_class'::regclass`.
 
 CREATE SCHEMA pytest_dsql_engine_catalog;
-GRANT USAGE ON SCHEMA pytest_dsql_engine_catalog TO PUBLIC;
+-- The same views with the columns that every table has, for those who ask for them.
+CREATE SCHEMA pytest_dsql_engine_catalog_system;
+GRANT USAGE ON SCHEMA pytest_dsql_engine_catalog, pytest_dsql_engine_catalog_system TO PUBLIC;
 
-CREATE VIEW pytest_dsql_engine_catalog.pg_namespace AS
-  SELECT * FROM pg_catalog.pg_namespace WHERE NOT pg_catalog.starts_with(nspname::text, 'pytest_dsql_engine');
-CREATE VIEW pytest_dsql_engine_catalog.pg_class AS
-  SELECT * FROM pg_catalog.pg_class
-  WHERE relnamespace <> ALL (ARRAY(
-      SELECT oid FROM pg_catalog.pg_namespace WHERE pg_catalog.starts_with(nspname::text, 'pytest_dsql_engine')))
-    AND NOT pg_catalog.starts_with(relname::text, 'pytest_dsql_engine')
-    -- Where the long values of helpers are.
-    AND (relnamespace, relowner) <> (
-      'pg_toast'::pg_catalog.regnamespace, (SELECT oid FROM pg_catalog.pg_authid WHERE rolname = 'pytest_dsql_engine'));
-CREATE VIEW pytest_dsql_engine_catalog.pg_type AS
-  SELECT * FROM pg_catalog.pg_type
-  WHERE typnamespace <> ALL (ARRAY(
-      SELECT oid FROM pg_catalog.pg_namespace WHERE pg_catalog.starts_with(nspname::text, 'pytest_dsql_engine')))
-    AND NOT pg_catalog.starts_with(pg_catalog.ltrim(typname::text, '_'), 'pytest_dsql_engine');
-CREATE VIEW pytest_dsql_engine_catalog.pg_proc AS
-  SELECT * FROM pg_catalog.pg_proc
-  WHERE pronamespace <> ALL (ARRAY(
-      SELECT oid FROM pg_catalog.pg_namespace WHERE pg_catalog.starts_with(nspname::text, 'pytest_dsql_engine')))
-    AND NOT pg_catalog.starts_with(proname::text, 'pytest_dsql_engine');
-CREATE VIEW pytest_dsql_engine_catalog.pg_constraint AS
-  SELECT * FROM pg_catalog.pg_constraint
-  WHERE connamespace <> ALL (ARRAY(
-    SELECT oid FROM pg_catalog.pg_namespace WHERE pg_catalog.starts_with(nspname::text, 'pytest_dsql_engine')));
-GRANT SELECT ON ALL TABLES IN SCHEMA pytest_dsql_engine_catalog TO PUBLIC;
+DO $$
+DECLARE
+  engines text := 'ARRAY(SELECT oid FROM pg_catalog.pg_namespace WHERE pg_catalog.starts_with(nspname::text, ''pytest_dsql_engine''))';
+  v record;
+BEGIN
+  FOR v IN
+    SELECT c.name, replace(c.shown, '{engines}', engines) AS shown, (
+      -- DSQL has no triggers; those that tables have are the engine's.
+      SELECT string_agg(CASE WHEN attname = 'relhastriggers' THEN 'false AS relhastriggers' ELSE quote_ident(attname) END, ', ' ORDER BY attnum)
+      FROM pg_attribute WHERE attrelid = c.name::regclass AND attnum > 0 AND NOT attisdropped) AS columns
+    FROM (VALUES
+      ('pg_namespace', 'NOT pg_catalog.starts_with(nspname::text, ''pytest_dsql_engine'')'),
+      -- The last condition: where the long values of helpers are.
+      ('pg_class', 'relnamespace <> ALL ({engines}) AND NOT pg_catalog.starts_with(relname::text, ''pytest_dsql_engine'')'
+        ' AND (relnamespace, relowner) <> (''pg_toast''::pg_catalog.regnamespace,'
+        ' (SELECT oid FROM pg_catalog.pg_authid WHERE rolname = ''pytest_dsql_engine''))'),
+      ('pg_type', 'typnamespace <> ALL ({engines})'
+        ' AND NOT pg_catalog.starts_with(pg_catalog.ltrim(typname::text, ''_''), ''pytest_dsql_engine'')'),
+      ('pg_proc', 'pronamespace <> ALL ({engines}) AND NOT pg_catalog.starts_with(proname::text, ''pytest_dsql_engine'')'),
+      ('pg_constraint', 'connamespace <> ALL ({engines})')
+    ) AS c(name, shown)
+  LOOP
+    EXECUTE format('CREATE VIEW pytest_dsql_engine_catalog.%1$I AS SELECT %2$s FROM pg_catalog.%1$I WHERE %3$s',
+      v.name, v.columns, v.shown);
+    EXECUTE format('CREATE VIEW pytest_dsql_engine_catalog_system.%1$I AS'
+      ' SELECT %2$s, tableoid, ctid, xmin, xmax, cmin, cmax FROM pg_catalog.%1$I WHERE %3$s', v.name, v.columns, v.shown);
+  END LOOP;
+END
+$$;
+GRANT SELECT ON ALL TABLES IN SCHEMA pytest_dsql_engine_catalog, pytest_dsql_engine_catalog_system TO PUBLIC;
 
 -- PostgreSQL's own views on those catalogs.
 DO $$

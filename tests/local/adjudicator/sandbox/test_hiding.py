@@ -44,6 +44,10 @@ def ask(server: Server, sql: str) -> list[tuple[object, ...]]:
         "SELECT proname, pronamespace::regnamespace FROM pg_proc",
         "SELECT conname, connamespace::regnamespace FROM pg_constraint",
         "SELECT tgname FROM pg_trigger",
+        "SELECT tableoid::regclass, relname FROM pg_class",
+        "SELECT c.xmin, c.cmax, relname, n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace",
+        "SELECT p.tableoid, proname FROM pg_catalog.pg_proc AS p",
+        "SELECT t.tableoid, t.typname, c.conname FROM pg_type AS t, pg_constraint AS c WHERE c.conrelid = t.typrelid",
         "SELECT evtname FROM pg_event_trigger",
         "WITH c AS (SELECT * FROM pg_class) SELECT relnamespace::regnamespace FROM c",
         "SELECT * FROM pg_tables WHERE schemaname !~ '^pg_catalog|^information_schema|^sys'",
@@ -109,3 +113,25 @@ def test_columns_are_found_by_the_catalogs_full_name(tables: Server) -> None:
         len(ask(tables, "SELECT \"pg_catalog\".pg_class.* FROM pg_class WHERE pg_catalog.pg_class.oid = 't'::regclass"))
         == 1
     )
+
+
+def test_system_columns_are_those_of_the_catalog(tables: Server) -> None:
+    sql = "SELECT tableoid::regclass::text, cmin IS NOT NULL, xmin IS NOT NULL FROM pg_class WHERE relname = 't'"
+    assert ask(tables, sql) == [("pg_class", True, True)]
+
+
+def test_no_table_has_triggers(tables: Server) -> None:
+    assert ask(tables, "SELECT relname FROM pg_class WHERE relhastriggers") == []
+    assert ask(tables, "SELECT tablename FROM pg_tables WHERE hastriggers") == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT DISTINCT attrelid::regclass::text FROM pg_attribute",
+        "SELECT DISTINCT objid::regclass::text FROM pg_depend WHERE classid = 'pg_class'::regclass",
+    ],
+)
+def test_catalogs_of_details_show_the_engines(tables: Server, sql: str) -> None:
+    """A difference that the engine's documentation names."""
+    assert [row for row in ask(tables, sql) if "pytest_dsql" in str(row)] != []
