@@ -6,8 +6,9 @@ PostgreSQL, and after its answer went to the client, the loop looks again and ag
 which a short statement is answered, or a client sends the next one.
 
 It gives way. Between two looks it yields its core; when somebody took it, there is no core to spare, and it sleeps as
-ever for some time, longer each time that happens. What didn't come in time is hoped for less often: a client that
-thinks, or a statement that takes longer, costs next to nothing. Where the process has one core only it always sleeps.
+ever for some time, longer each time that happens. Nor does it look where several sessions are busy at once. What didn't
+come in time is hoped for less often: a client that thinks, or a statement that takes longer, costs next to nothing.
+Where the process has one core only it always sleeps.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Vigil:
         "_awake",
         "_enabled",
         "_hope",
+        "_looked",
         "_loop",
         "_rest_s",
         "_rests_until",
@@ -69,6 +71,7 @@ class Vigil:
         self._loop = loop
         self._enabled = (_cores() if cores is None else cores) > 1 and hasattr(os, "sched_yield")
         self._awake = False  #: a look is due
+        self._looked = False  #: there was one since what is hoped for was said
         self._hope = self.answer
         self._until = 0.0  #: on time.perf_counter; 0 where nothing is waited for
         self._shared = False  #: somebody else has run here since the last look
@@ -77,12 +80,17 @@ class Vigil:
 
     def stay(self, hope: Hope) -> None:
         """Stay awake for what is hoped for; what was before has come."""
-        if self._until:
-            self._hope.misses = 0
-            self._until = 0.0
-            self._shared = False
-            if self._rest_s > _REST_S:
-                self._rest_s *= 0.99
+        if self._awake:
+            if not self._looked:
+                # Several messages have come at once: the loop has enough to do.
+                self._until = 0.0
+                return
+            if self._until:
+                self._hope.misses = 0
+                self._until = 0.0
+                self._shared = False
+                if self._rest_s > _REST_S:
+                    self._rest_s *= 0.99
         if hope.passes:
             hope.passes -= 1
             return
@@ -91,12 +99,14 @@ class Vigil:
             return
         self._hope = hope
         self._until = now + _WINDOW_S
+        self._looked = False
         if not self._awake:
             self._awake = True
             self._loop.call_soon(self._look)
 
     def _look(self) -> None:
         """Let the loop look for what has come, and come back."""
+        self._looked = True
         before = time.perf_counter()
         if before >= self._until:
             if self._until:
