@@ -99,7 +99,7 @@ class Adjudicator:
         if catalog is None:
             # What functions there are is looked up for the first statement that could call one.
             return "(" in sql
-        return any(name in sql for name in catalog.client_functions)
+        return catalog.may_call(sql)
 
     @property
     def catalog(self) -> Catalog | None:

@@ -10,8 +10,9 @@ import pytest
 
 
 @pytest.mark.parametrize("binary", [False, True], ids=["simple", "extended"])
+@pytest.mark.parametrize("call", ["SELECT add(1)", "SELECT ADD(1)", 'SELECT U&"\\0061dd"(1)'])
 def test_what_a_function_writes_is_not_lost_unseen(
-    dsql_connect: Callable[..., psycopg.Connection[Any]], binary: bool
+    dsql_connect: Callable[..., psycopg.Connection[Any]], call: str, binary: bool
 ) -> None:
     one = dsql_connect()
     one.execute("CREATE TABLE t (k int PRIMARY KEY, v int)")
@@ -21,8 +22,8 @@ def test_what_a_function_writes_is_not_lost_unseen(
     )
     other = dsql_connect()  # after the catalog's changes
     one.execute("BEGIN")
-    assert one.execute("SELECT add(1)", binary=binary).fetchone() == (2,)
-    assert other.execute("SELECT add(1)", binary=binary).fetchone() == (2,)
+    assert one.execute(call, binary=binary).fetchone() == (2,)
+    assert other.execute(call, binary=binary).fetchone() == (2,)
     with pytest.raises(psycopg.errors.SerializationFailure, match="OC000"):
         one.execute("COMMIT")
     assert other.execute("SELECT v FROM t").fetchone() == (2,)

@@ -112,6 +112,14 @@ class Catalog:
         tables = [_table(entry, foreign, volatile) for entry in read["tables"]]
         return cls(tables, volatile, frozenset(read["client_functions"]), stale=read["stale"])
 
+    def may_call(self, sql: str) -> bool:
+        """Whether a text may call one of the clients' functions."""
+        if not self.client_functions:
+            return False
+        # Names that aren't quoted mean the same in capitals; behind U& they may be spelled in numbers.
+        text = sql.lower()
+        return 'u&"' in text or any(name.lower() in text for name in self.client_functions)
+
     def find(self, schema: str | None, name: str, schemas: Sequence[str]) -> Table | None:
         """The table that a name means to a session whose search path is `schemas`; None: none of the clients'."""
         for place in (schema,) if schema else schemas:
