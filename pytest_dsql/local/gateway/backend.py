@@ -105,6 +105,9 @@ class Backend(asyncio.Protocol):
         elif session.express.under_way and not self._skip and session.express.answers(data):
             return
         group = session.group
+        if group is not None and session.express.under_way:
+            # Of a message that nobody has asked for, a part had come before the statement was sent.
+            session.express.give_up(group)
         if group is not None and group.asked is not None:
             self._collect(data, group)
             return

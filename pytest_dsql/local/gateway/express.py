@@ -73,7 +73,8 @@ class Express:
             after = 1 + _unpack(data)[1] if len(data) > HEADER_SIZE else 0
             if data[after:] not in _ENDS or data[HEADER_SIZE]:
                 return False
-            prepared = session.frontend.names.prepared.get(data[HEADER_SIZE + 1 : data.find(0, HEADER_SIZE + 1)])
+            end = data.find(0, HEADER_SIZE + 1, after)
+            prepared = session.frontend.names.prepared.get(data[HEADER_SIZE + 1 : end]) if end > 0 else None
             if prepared is None:
                 return False
             plan = prepared.plan
@@ -182,7 +183,8 @@ class Express:
                 return self._tag
             elif kind in _BEFORE_ROWS:
                 position += 1 + _unpack(data, position)[1]
-                self._head = data[:position]
+                if position <= last:  # else it has come in part only
+                    self._head = data[:position]
             else:
                 return None
         return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import cast
 
 import psycopg
 import pytest
@@ -289,3 +290,78 @@ def test_a_session_may_end_in_the_middle(short: RunningGateway) -> None:
             raw.until_ready()
         raw.send(frames.message(frames.QUERY, b"SELECT 1\0"))
     short.wait_sessions(0)
+
+
+def test_a_bind_that_names_no_statement_is_not_taken(short: RunningGateway) -> None:
+    """Not even where what comes behind it could be read as a name."""
+    with RawClient(short).logged_in() as raw:
+        raw.send(frames.message(frames.PARSE, b"E\0UPDATE short SET v = v\0\0\0") + frames.SYNC_MESSAGE)
+        raw.until_ready()
+        execute = frames.message(frames.EXECUTE, b"\0" + bytes(4)) + frames.SYNC_MESSAGE
+        for _ in range(2):
+            raw.send(frames.message(frames.BIND, b"\0E\0" + bytes(6)) + execute)
+            assert [kind for kind, _ in raw.until_ready()] == ["2", "C", "Z"]
+        raw.send(frames.message(frames.BIND, b"\0") + execute)
+        assert raw.until_ready()[0][0] == "E"
+        raw.send(frames.message(frames.QUERY, b"SELECT 1\0"))
+        assert [kind for kind, _ in raw.until_ready()] == ["T", "D", "C", "Z"]
+
+
+ONE = frames.message(frames.QUERY, b"SELECT v FROM short WHERE k = 1\0")
+
+
+class Nobody:
+    """PostgreSQL's side of a session, where nothing is sent to."""
+
+    def write(self, data: bytes) -> None: ...
+
+
+def played(short: RunningGateway, *scenes: tuple[bytes, Sequence[bytes]]) -> bool:
+    """Have the only session send each first part of a scene on, and get the others; tell whether it waits for more."""
+    (session,) = short.gateway._sessions
+    backend = session.backend
+
+    def play() -> bool:
+        transport, backend.transport = backend.transport, cast(asyncio.Transport, Nobody())
+        try:
+            for sent, chunks in scenes:
+                if sent:
+                    assert session.express.clear
+                    assert session.express.takes(sent)
+                for chunk in chunks:
+                    backend.data_received(chunk)
+            return session.express.under_way
+        finally:
+            backend.transport = transport
+
+    return bool(short.call(play))
+
+
+def answer_to_one(raw: RawClient) -> bytes:
+    """What PostgreSQL answers to `ONE`, which goes the shortest way from now on."""
+    for _ in range(2):
+        raw.send(ONE)
+        found = raw.until_ready()
+    return b"".join(frames.message(ord(kind), payload) for kind, payload in found)
+
+
+def test_an_answer_whose_beginning_came_in_two_pieces_is_known_the_next_time(
+    short: RunningGateway, counter: Counter
+) -> None:
+    with RawClient(short).logged_in() as raw:
+        answer = answer_to_one(raw)
+        counter.both()
+        assert not played(short, (ONE, (answer[:20], answer[20:])), (ONE, (answer,)))
+        assert counter.both() == (2, 1)
+        for _ in range(2):
+            assert [kind for kind, _ in raw.until_ready()] == ["T", "D", "C", "Z"]
+
+
+def test_an_answer_behind_the_rest_of_a_notice_leaves_the_way(short: RunningGateway) -> None:
+    notice = frames.report(frames.NOTICE_RESPONSE, {"S": b"WARNING", "C": b"01000", "M": b"nobody asked"})
+    with RawClient(short).logged_in() as raw:
+        answer = answer_to_one(raw)
+        assert not played(short, (b"", (notice[:9],)), (ONE, (notice[9:] + answer,)))
+        assert [kind for kind, _ in raw.until_ready()] == ["N", "T", "D", "C", "Z"]
+        raw.send(ONE)
+        assert [kind for kind, _ in raw.until_ready()] == ["T", "D", "C", "Z"]
