@@ -10,7 +10,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import accumulate, compress
 from operator import add, sub
 from typing import TYPE_CHECKING, Final, final
 
@@ -257,7 +257,7 @@ def slices_of(parts: Iterable[tuple[float, Sequence[int]]], duration_s: float) -
     """Return counts by equal slices of a window of so many seconds.
 
     `parts` follow one another: each has a length in seconds and the counts of successive stretches of that length. What
-    lies on a border is divided in proportion.
+    lies on a border is divided in proportion; the sum stays what it was.
     """
     slice_s = duration_s / SLICES
     found = [0.0] * SLICES
@@ -271,4 +271,6 @@ def slices_of(parts: Iterable[tuple[float, Sequence[int]]], duration_s: float) -
                     part = (ends if last else min(ends, (index + 1) * slice_s)) - max(begins, index * slice_s)
                     found[index] += count * max(0.0, part) / length_s
             begins = ends
-    return [round(one) for one in found]
+    # Rounded one by one, half requests could add up to many that never were.
+    until = [round(one) for one in accumulate(found)]
+    return list(map(sub, until, [0, *until]))

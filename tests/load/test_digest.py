@@ -11,13 +11,14 @@ from dataclasses import replace
 import pytest
 
 from pytest_dsql.errors import UsageError
-from pytest_dsql.load.digest import Condenser
+from pytest_dsql.load.digest import Condenser, slices_of
 from pytest_dsql.load.measurement import Measurement, Outcome, Samples
 from pytest_dsql.load.merging import merge_measurements
 from pytest_dsql.load.recorder import Batch, Tallies
 from pytest_dsql.load.sampled import PARTS, interval_of, successes_of, summary_of
 from pytest_dsql.load.series import MOST_POINTS
 from pytest_dsql.slo.objectives import Latency, Slo, ms
+from pytest_dsql.slo.throughput import SLICES
 from pytest_dsql.transaction import Context, Steps, transaction
 from tests.load.made_cells import HEALTHY, cell, measurement
 
@@ -222,3 +223,11 @@ def test_a_window_of_a_day_has_no_more_points_than_one_of_an_hour() -> None:
     series = counted.result(24 * 3600.0).series
     assert series.step_s == 24
     assert len(series.success) == len(series.p99_ns) == MOST_POINTS
+
+
+@pytest.mark.parametrize("counts", [[(0.5, 1), (1.0, 1)], [(0.25, 3), (0.5, 7)], [(1.0, 1), (2.0, 0)]])
+def test_slices_of_two_windows_add_up_to_both(counts: list[tuple[float, int]]) -> None:
+    parts = [(stretch_s, [count] * SLICES) for stretch_s, count in counts]
+    slices = slices_of(parts, SLICES * sum(stretch_s for stretch_s, _ in counts))
+    assert len(slices) == SLICES
+    assert sum(slices) == SLICES * sum(count for _, count in counts)
