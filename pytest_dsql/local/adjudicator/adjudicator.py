@@ -27,9 +27,11 @@ _STALE_S: Final = 1.0
 _REMEMBERED: Final = 4_096
 
 
-#: After so many sandboxes, what they have left behind is thrown away where it is more than so much.
-_TIDY_AFTER: Final = 200
-_TIDY: Final = f"SELECT pytest_dsql_engine_sandbox.tidy({1024 * 1024})"
+#: What sandboxes leave behind is thrown away after so many rows, where it is more than so many bytes; a sandbox itself
+#: counts as some rows.
+_TIDY_AFTER: Final = 10_000
+_SANDBOX_ROWS: Final = 50
+_TIDY: Final = f"SELECT pytest_dsql_engine_sandbox.tidy({256 * 1024})"
 
 #: A file that is being extended is nobody's for long.
 _BLOCKERS: Final = (
@@ -61,7 +63,7 @@ class Adjudicator:
         self._harmless: dict[Plan, bool] = {}  #: SELECTs, whether they leave rows alone, by this catalog:
         self._harmless_by: tuple[Catalog | None, int] = (None, -1)
         self._reading = asyncio.Lock()
-        self._entered = 0  #: sandboxes since what they left was last thrown away
+        self._left = 0  #: rows that sandboxes have left behind since that was last thrown away
         #: What reads the catalog may have to wait there; who is in whose way is asked apart from it.
         self._helpers = Monitor(cluster.socket_path)
         self._locks = Monitor(cluster.socket_path)
@@ -117,14 +119,17 @@ class Adjudicator:
             await self._read_catalog()
         return found
 
-    async def prepare(self) -> None:
-        """Bring the sandbox's helpers up to date. A helper that is in use is renewed the next time."""
+    async def prepare(self, rows: int) -> None:
+        """Bring the sandbox's helpers up to date for who will write so many rows there.
+
+        A helper that is in use is renewed the next time.
+        """
         stale = self._catalog is not None and self._catalog.stale and time.monotonic() - self._read_at > _STALE_S
         if self._catalog is None or stale or self._read != self._cluster.catalog_version:
             await self._read_catalog(again=stale)
-        self._entered += 1
-        if self._entered >= _TIDY_AFTER and not any(one.sandboxed for one in self.contenders.values()):
-            self._entered = 0
+        self._left += rows + _SANDBOX_ROWS
+        if self._left >= _TIDY_AFTER and not any(one.sandboxed for one in self.contenders.values()):
+            self._left = 0
             await self._helpers.ask(_TIDY)
 
     async def _read_catalog(self, *, again: bool = False) -> None:

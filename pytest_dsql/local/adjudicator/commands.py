@@ -35,7 +35,7 @@ ENTER: Final = own_command(_ENTER_SQL)
 LEAVE: Final = own_command(
     "SELECT pg_catalog.set_config_by_name('search_path', pg_catalog.current_setting('search_path'), true)"
 )
-_WAYS: Final = ("seqscan", "hashjoin", "mergejoin")
+_WAYS: Final = ("seqscan", "bitmapscan", "hashjoin", "mergejoin")
 #: Around many rows that one statement writes: each is looked up by an index, however large the table is. Clients may
 #: have set the same.
 BY_INDEX: Final = own_command(

@@ -70,7 +70,7 @@ class Moves:
             return
         work.park_wanted = False
         work.keys.clear()
-        await self._adjudicator.prepare()
+        await self._adjudicator.prepare(sum(entry.rows or 0 for entry in work.log))
         work.state = State.SANDBOX
         if not await self._at_once(work) and not await self._again(work, BACK + ENTER, sandbox=True):
             # It can't commit, and goes on with its snapshot alone.
