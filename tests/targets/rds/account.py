@@ -7,17 +7,21 @@ from typing import Any
 import boto3
 
 
+def client(service: str, region: str) -> Any:
+    return boto3.client(service, region_name=region)
+
+
 def ec2_of(region: str) -> Any:
-    return boto3.client("ec2", region_name=region)
+    return client("ec2", region)
 
 
 def rds_of(region: str) -> Any:
-    return boto3.client("rds", region_name=region)
+    return client("rds", region)
 
 
 def contents(region: str = "us-east-1") -> dict[str, list[str]]:
     """Return the names of everything that a target could have made, by kind; what an account is born with left out."""
-    ec2, rds, iam = ec2_of(region), rds_of(region), boto3.client("iam", region_name=region)
+    ec2, rds, iam = ec2_of(region), rds_of(region), client("iam", region)
     vpcs = [one["VpcId"] for one in ec2.describe_vpcs()["Vpcs"] if not one["IsDefault"]]
     found = {
         "vpcs": vpcs,

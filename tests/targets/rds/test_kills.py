@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.aws.clusters import Hours
 from tests.aws.conftest import emptied, moto_server
 from tests.aws.killing import Moment, kills
 from tests.plain_postgres import PlainPostgres
+from tests.targets.rds import account
 from tests.targets.rds.account import contents, ec2_of
 from tests.targets.rds.conftest import REGION, RUN_ID, begin
 from tests.targets.rds.opening import settings_for
@@ -41,6 +43,8 @@ def empty(
 ) -> PlainPostgres:
     """That account, empty."""
     emptied(surviving)
+    # Looked at by the same clients each time: making them takes longer than looking.
+    monkeypatch.setattr(account, "client", cache(account.client))
     monkeypatch.setenv("AWS_ENDPOINT_URL", surviving)
     monkeypatch.setattr(created, "begin", lambda chosen, **_ignored: begin(chosen.target))
     return databases
