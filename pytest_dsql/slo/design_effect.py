@@ -40,9 +40,12 @@ def design_effect_of_stretches(stretches: Iterable[tuple[int, int]]) -> float:
     """
     known = [(n, over) for n, over in stretches if n]
     total, k = sum(n for n, _ in known), sum(over for _, over in known)
-    most = max(_FEWEST, min(_MOST, total // _BATCH_LENGTH, len(known)))
-    if k == 0 or k >= total or len(known) < _FEWEST:
+    if k == 0 or k >= total:
         return 1.0
+    if len(known) < _FEWEST:
+        # Too few to see how they vary: at worst all requests of one had the same luck, so that it says as much as one.
+        return total / len(known)
+    most = max(_FEWEST, min(_MOST, total // _BATCH_LENGTH, len(known)))
     batches = [[0, 0] for _ in range(most)]
     before = 0
     for n, over in known:

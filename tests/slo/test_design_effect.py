@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dsql.slo.design_effect import design_effect
+from pytest_dsql.slo.design_effect import design_effect, design_effect_of_stretches
 
 
 def test_nothing_over_is_worth_every_request() -> None:
@@ -47,6 +47,12 @@ def test_short_cells_still_see_clusters() -> None:
 
 def test_too_few_requests_have_no_batches() -> None:
     assert design_effect([0], 7) == 1.0
+
+
+def test_few_stretches_are_worth_one_request_each() -> None:
+    """All that is known came in seven stretches, one of which was slow as a whole: that is one event of seven."""
+    assert design_effect_of_stretches([(1000, 0)] * 6 + [(1000, 1000)]) == 1000.0
+    assert design_effect_of_stretches([(1, 0)] * 6 + [(1, 1)]) == 1.0
 
 
 @given(n=st.integers(1, 20_000), data=st.data())
