@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,13 @@ _ALONE: Final = (
     "workloads/test_orders_on_engine.py",
     "workloads/test_orders_pipelined.py",
 )
+
+
+def pytest_configure() -> None:
+    """Have the processes of the tests hear the signals that tests send, also under `nohup` or behind a shell's `&`."""
+    for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects

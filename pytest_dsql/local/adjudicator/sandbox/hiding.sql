@@ -14,8 +14,10 @@ DECLARE
 BEGIN
   FOR v IN
     SELECT c.name, replace(c.shown, '{engines}', engines) AS shown, (
-      -- DSQL has no triggers; those that tables have are the engine's.
-      SELECT string_agg(CASE WHEN attname = 'relhastriggers' THEN 'false AS relhastriggers' ELSE quote_ident(attname) END, ', ' ORDER BY attnum)
+      -- DSQL has no triggers, and most that tables have are the engine's: what is left are those of foreign keys, which
+      -- psql's \d asks for before it shows the keys.
+      SELECT string_agg(CASE WHEN attname = 'relhastriggers' THEN 'oid IN (SELECT pg_catalog.unnest(ARRAY[conrelid, confrelid])'
+        ' FROM pg_catalog.pg_constraint WHERE contype = ''f'') AS relhastriggers' ELSE quote_ident(attname) END, ', ' ORDER BY attnum)
       FROM pg_attribute WHERE attrelid = c.name::regclass AND attnum > 0 AND NOT attisdropped) AS columns
     FROM (VALUES
       ('pg_namespace', 'NOT pg_catalog.starts_with(nspname::text, ''pytest_dsql_engine'')'),
