@@ -81,7 +81,7 @@ def test_a_conflict_is_run_again_and_its_pause_is_backoff(fake: Endpoint) -> Non
     assert samples.messages == {"40001": "as told: 40001"}
     assert [a + b for a, b in zip(samples.service_ns, samples.backoff_ns, strict=True)] == list(samples.latency_ns)
     assert max(samples.backoff_ns) > 0
-    assert sum(measured.committed.values()) == len(samples)
+    assert_all_of_the_window(measured.committed["statement"], samples)
 
 
 def test_a_conflict_without_end_fails_after_three_attempts(fake: Endpoint) -> None:
@@ -165,8 +165,8 @@ def test_churn_makes_a_connection_per_request_and_counts_refusals(fake_port: int
     statement = one_statement("SELECT $1", kind="read")
     measured = measure(endpoint, statement, arrival=Arrival("churn"), connections=1)
     samples = only(measured)
-    assert measured.connect.refused["53400"] == samples.errors["53400"] > 0
-    assert measured.connect.succeeded == len(samples) - samples.count(Outcome.FAILED)
+    assert 0 < samples.errors["53400"] <= measured.connect.refused["53400"] <= samples.errors["53400"] + 1
+    assert_all_of_the_window(measured.connect.succeeded + samples.count(Outcome.FAILED), samples)
     assert samples.count(Outcome.OK, Outcome.OK_RETRIED) > 0
     assert set(measured.connect.phases_ns) >= {"tcp", "authentication", "startup", "total"}
 
