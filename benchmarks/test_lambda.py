@@ -118,11 +118,13 @@ def test_a_second_region_costs_a_writer_its_commit(
 
     Real clusters: `--dsql-target dsql,dsql-multi-region`, where the summary has the ratios.
     """
-    p50 = {}
-    for profile in ("us-east-1-2026", "multi-region"):
-        dsql_local.latency.use(profile)
-        for mix, name in ((dsql_inserts.mix, "insert_row"), (reads, "read_row")):
-            p50[profile, name] = kept(dsql_load, mix, dsql_plan, 1).latency(name).p50_ms
+    p50: dict[tuple[str, str], float] = {}
+    for _ in range(2):  # in turn, and the quicker one counts: a machine that is busy for a moment makes nothing quicker
+        for profile in ("us-east-1-2026", "multi-region"):
+            dsql_local.latency.use(profile)
+            for mix, name in ((dsql_inserts.mix, "insert_row"), (reads, "read_row")):
+                found = kept(dsql_load, mix, dsql_plan, 1).latency(name).p50_ms
+                p50[profile, name] = min(found, p50.get((profile, name), found))
     slower = {name: p50["multi-region", name] / p50["us-east-1-2026", name] for name in ("insert_row", "read_row")}
     note("Lambda multi-Region", {"insert_slowdown": slower["insert_row"], "select_slowdown": slower["read_row"]})
     longer = {name: p50["multi-region", name] - p50["us-east-1-2026", name] for name in slower}

@@ -1,12 +1,18 @@
-"""Which tests may run beside others: `pytest -n 2 --dist loadfile -m "not alone"`, then `pytest -m alone`."""
+"""Which tests may run beside others: `pytest -n 2 --dist loadfile -m "not alone"`, then `pytest -m alone`.
+
+And how Hypothesis looks for examples: always for the same ones, so that a run says something about the change before it
+and nothing else does; `DSQL_SEARCH=1` has it look for others. How long an example takes says nothing here.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 from typing import Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 _HERE: Final = Path(__file__).parent
 #: What makes real load, whose figures or verdicts another test on the same cores would change.
@@ -31,6 +37,14 @@ _ALONE: Final = (
     "workloads/test_orders_on_engine.py",
     "workloads/test_orders_pipelined.py",
 )
+
+settings.register_profile(
+    "project",
+    deadline=None,
+    derandomize=os.environ.get("DSQL_SEARCH") != "1",
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("project")  # before any test is decorated; `--hypothesis-profile` still has the last word
 
 
 def pytest_configure() -> None:

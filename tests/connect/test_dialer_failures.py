@@ -128,10 +128,10 @@ class TestUnreachable:
     def test_a_silent_server(self, sslmode: str, phase: str) -> None:
         with listening(hold) as port:
             started = time.monotonic()
-            error = failure(plain(port, sslmode=sslmode), timeout_s=0.3)
+            error = failure(plain(port, sslmode=sslmode), timeout_s=1.0)
         assert error.phase == phase
         assert "no answer within" in str(error)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
 
     def test_a_server_that_falls_silent_behind_the_password(self) -> None:
         def serve(client: socket.socket) -> None:

@@ -83,15 +83,15 @@ def test_sequential_connections_count_a_refusal_by_a_limit_and_go_on(fake_port: 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_connections_at_a_rate_come_one_after_the_other_and_are_closed(endpoint: Endpoint, workers: int) -> None:
-    stats = connect_burst(endpoint, 60, workers=workers, rate=100.0)  # more than the server's 40 at once
+    stats = connect_burst(endpoint, 60, workers=workers, rate=50.0)  # more than the server's 40 at once
     assert (stats.attempted, stats.succeeded, stats.refused) == (60, 60, {})
-    assert stats.elapsed_ns >= 0.59e9
+    assert stats.elapsed_ns >= 1.17e9
     assert stats.memory_bytes is None
     made = Connections(
-        stats, id="one", test="one", target="here", kind="sustained", requested=60, workers=workers, asked_per_s=100.0
+        stats, id="one", test="one", target="here", kind="sustained", requested=60, workers=workers, asked_per_s=50.0
     )
     assert made.limit.limited_by in ("none", "client", "server")  # this machine may be busy
-    assert "sustained of 60 at 100.0/s" in made.table()
+    assert "sustained of 60 at 50.0/s" in made.table()
     made.assert_connected()
 
 

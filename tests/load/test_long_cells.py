@@ -11,6 +11,7 @@ from pytest_dsql.connect.endpoint import Endpoint
 from pytest_dsql.load.fleet import CellInterrupted, Progress, run_cell
 from pytest_dsql.load.measurement import Arrival, Measurement, Outcome
 from pytest_dsql.load.queue import AHEAD_NS
+from pytest_dsql.load.statistics import ANSWERED
 from pytest_dsql.slo.objectives import Latency, Slo, ms
 from pytest_dsql.transaction import Mix
 from tests.load.conftest import cell_plan
@@ -61,7 +62,8 @@ def test_an_interrupted_long_cell_keeps_what_it_counted(endpoint: Endpoint) -> N
     assert measured is not None
     made = cell(measured, invariants={})
     assert sum(whole(measured).values()) > 0
-    assert 2 <= len(made.series.success) <= 4
+    assert len(made.series.success) >= 2
+    assert len(made.series.success) - 1 <= measured.duration_s + 1  # a request may begin while the word to stop comes
     assert made.verdict(Slo(reads=Latency(p95=ms(5000)))).outcome == "inconclusive"
 
 
@@ -72,8 +74,8 @@ def test_the_series_of_a_cell_that_keeps_its_requests_has_exact_percentiles(endp
     answered = sorted(
         latency
         for samples in measured.samples.values()
-        for start, latency in zip(samples.intended_ns, samples.latency_ns, strict=True)
-        if start < 1_000_000_000
+        for start, latency, end in zip(samples.intended_ns, samples.latency_ns, samples.outcome, strict=True)
+        if start < 1_000_000_000 and end in ANSWERED
     )
     assert made.series.max_ns[0] == answered[-1]
     assert made.series.p50_ns[0] == answered[-(-len(answered) // 2) - 1]

@@ -61,14 +61,23 @@ def test_a_request_begins_when_it_was_to_not_when_it_was_sent(fake: Endpoint) ->
     # One connection carries 25 of the 50 that arrive in a second: each waits 20 ms longer than the one before.
     assert len(samples) == 30
     assert samples.wait_ns[-1] > 15 * 20 * MS
-    assert median(samples.service_ns) < 2 * 40 * MS
+    assert 39 * MS <= min(samples.service_ns) < 2 * 40 * MS
     assert samples.latency_ns[-1] > samples.wait_ns[-1] + 39 * MS
 
 
 def test_a_free_connection_takes_what_a_slow_one_would_hold_up(fake: Endpoint) -> None:
-    measured = measure(fake, statement("SELECT /*delay=30*/ $1"), Arrival("constant", 100.0), window_s=0.5)
-    assert median(only(measured).wait_ns) < 15 * MS
-    assert measured.generator.connection_wait_p99_ns < 30 * MS
+    def steps(ctx: Context) -> Steps:
+        slow = ctx.rng.random() < 0.1
+        yield f"SELECT /*delay={1_500 if slow else 1}*/ $1", (ctx.operation_id,)
+        return None
+
+    one_in_ten = Transaction(steps, "read", "statement", block=False)
+    measured = measure(fake, one_in_ten, Arrival("constant", 100.0), connections=16, window_s=0.5)
+    samples = only(measured)
+    assert 0 < sum(service > 1_400 * MS for service in samples.service_ns) < 16
+    assert median(samples.wait_ns) < 15 * MS
+    assert max(samples.wait_ns) < 750 * MS
+    assert measured.generator.connection_wait_p99_ns < 750 * MS
     assert measured.generator.schedule_lag_p99_ns is not None
 
 

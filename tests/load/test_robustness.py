@@ -28,6 +28,7 @@ from pytest_dsql.workloads.transfers.transactions import balance_read
 from pytest_dsql.workloads.transfers.workload import Transfers
 from tests.load.conftest import cell_plan
 from tests.local.engines import ask, connect, endpoint_of
+from tests.local.gateway.harness import wait_until
 
 #: Few conflicts, so that what is counted comes from the trouble.
 ACCOUNTS = 5_000
@@ -87,8 +88,10 @@ class Cell:
 
 
 Measure = Callable[..., Cell]
-#: So long is an answer waited for here, and an attempt may begin so long after its request: this machine may be busy.
-PATIENT: dict[str, Any] = {"answer_timeout_s": 1.0, "retry": RetryPolicy(deadline_s=10.0), "window_s": 3.0}
+#: An attempt may begin so long after its request, and an answer that comes is waited for: this machine may be busy.
+PATIENT: dict[str, Any] = {"answer_timeout_s": 30.0, "retry": RetryPolicy(deadline_s=20.0), "window_s": 3.0}
+#: As little patience with answers as tells those that never come from all that do, on a machine that is slow to answer.
+ALERT: dict[str, Any] = PATIENT | {"answer_timeout_s": 3.0, "window_s": 5.0}
 
 
 def adding(controls: LocalControls, *faults: Fault) -> Callable[[], None]:
@@ -151,18 +154,19 @@ def kill_a_backend(engine: Engine) -> None:
 
 
 def test_a_restart_of_the_server_costs_what_was_under_way_and_no_more(measure: Measure, engine: Engine) -> None:
-    cell = measure(lambda: kill_a_backend(engine), window_s=6.0)
+    cell = measure(lambda: kill_a_backend(engine), window_s=9.0)
     assert cell.errors.get("connection", 0) + cell.errors.get("57P02", 0) > 0
     assert cell.measured.connect.succeeded > 4
-    assert cell.began_after(4.5, *COMMITTED) > 0
-    assert cell.began_after(4.5, Outcome.FAILED, Outcome.AMBIGUOUS) == 0
+    assert cell.began_after(7.0, *COMMITTED) > 0
+    assert cell.began_after(7.0, Outcome.FAILED, Outcome.AMBIGUOUS) == 0
 
 
 def test_a_stall_of_everybody_is_charged_to_whom_it_hit(measure: Measure, controls: LocalControls) -> None:
-    cell = measure(adding(controls, Fault.stall(ms=700, cluster=True, first=1)), mix=Mix({balance_read: 1}))
+    stall = Fault.stall(ms=1_500, cluster=True, first=1)
+    cell = measure(adding(controls, stall), mix=Mix({balance_read: 1}), window_s=2.5)
     assert injected(controls) == 1
     [reads] = cell.measured.samples.values()
-    slow = sum(latency > 500_000_000 for latency in reads.latency_ns)
+    slow = sum(latency > 1_200_000_000 for latency in reads.latency_ns)
     assert 1 <= slow <= 4  # at most one for each connection: closed loop
     assert cell.count(Outcome.FAILED) == 0
 
@@ -171,10 +175,10 @@ def test_a_stall_of_everybody_is_charged_to_whom_it_hit(measure: Measure, contro
 def test_a_connection_that_says_nothing_any_more_is_given_up(
     measure: Measure, controls: LocalControls, where: Literal["update", "begin"]
 ) -> None:
-    cell = measure(adding(controls, Fault.silence(on=where, first=3)), **PATIENT)
+    cell = measure(adding(controls, Fault.silence(on=where, first=3)), **ALERT)
     assert injected(controls) == 3
     assert cell.errors["connection"] == 3
-    assert cell.messages["connection"] == "no answer for 1 s"
+    assert cell.messages["connection"] == "no answer for 3 s"
     # There was time for a further attempt.
     assert cell.count(Outcome.OK_RETRIED) >= 3
     assert cell.count(Outcome.FAILED, Outcome.AMBIGUOUS, Outcome.CANCELLED) == 0
@@ -182,7 +186,7 @@ def test_a_connection_that_says_nothing_any_more_is_given_up(
 
 
 def test_the_answers_of_slow_statements_are_waited_for(measure: Measure, controls: LocalControls) -> None:
-    cell = measure(adding(controls, Fault.stall(ms=700, on="update", first=4)), **PATIENT)
+    cell = measure(adding(controls, Fault.stall(ms=2_000, on="update", first=4)), **ALERT)
     assert injected(controls) == 4
     assert "connection" not in cell.errors
 
@@ -192,7 +196,8 @@ def test_the_receipt_decides_about_a_commit_whose_answer_is_lost(
     measure: Measure, controls: LocalControls, landed: bool, silent: bool
 ) -> None:
     lost = Fault.silence if silent else Fault.disconnect
-    cell = measure(adding(controls, lost(on="commit", after=landed, table="transfers", first=3)), **PATIENT)
+    given = ALERT if silent else PATIENT
+    cell = measure(adding(controls, lost(on="commit", after=landed, table="transfers", first=3)), **given)
     assert injected(controls) == 3
     assert cell.errors["connection"] == 3
     assert cell.count(Outcome.FAILED, Outcome.AMBIGUOUS) == 0
@@ -205,11 +210,12 @@ def test_a_commit_that_nobody_can_tell_about_is_ambiguous_and_upsets_no_invarian
 ) -> None:
     def lose_one_commit_and_let_nobody_in() -> None:
         controls.faults.add(Fault.refuse("08006"))
-        controls.faults.add(Fault.disconnect(on="commit", after=True, table="transfers", first=1))
+        number = controls.faults.add(Fault.disconnect(on="commit", after=True, table="transfers", first=1))
+        wait_until(lambda: controls.faults.counts()[number] == 1, 30)
         time.sleep(3.0)  # longer than a receipt is looked for
         controls.faults.clear()
 
-    cell = measure(lose_one_commit_and_let_nobody_in, connections=2, window_s=4.5)
+    cell = measure(lose_one_commit_and_let_nobody_in, connections=2, window_s=5.0)
     assert cell.count(Outcome.AMBIGUOUS) == 1
     assert sum(cell.measured.ambiguous.values()) == 1
     assert cell.began_after(4.0, *COMMITTED) > 0
@@ -217,7 +223,7 @@ def test_a_commit_that_nobody_can_tell_about_is_ambiguous_and_upsets_no_invarian
 
 def test_connections_that_the_server_cuts_are_made_anew(measure: Measure, controls: LocalControls) -> None:
     controls.limits.set(session_s=1.0)
-    cell = measure(window_s=3.5)
+    cell = measure(window_s=3.5, retry=PATIENT["retry"])
     # One that is cut in the pause before a further attempt costs none.
     assert cell.errors["connection"] >= 1
     assert cell.measured.connect.succeeded >= 8
@@ -226,21 +232,21 @@ def test_connections_that_the_server_cuts_are_made_anew(measure: Measure, contro
 
 def test_connections_that_are_replaced_in_time_are_never_cut(measure: Measure, controls: LocalControls) -> None:
     controls.limits.set(session_s=2.0)
-    cell = measure(window_s=3.5, connection_lifetime_s=0.8)
+    cell = measure(window_s=3.5, connection_lifetime_s=0.5)
     assert not set(cell.errors) - {"40001"}
     assert cell.measured.connect.succeeded >= 4 * 4
     assert cell.count(Outcome.FAILED, Outcome.AMBIGUOUS) == 0
 
 
 def test_an_hour_later_every_connection_and_the_token_are_new(measure: Measure, controls: LocalControls) -> None:
-    cell = measure(lambda: controls.clock.move(3600), window_s=3.0)
+    cell = measure(lambda: controls.clock.move(3600), window_s=5.0)
     assert cell.errors["connection"] >= 4
     # Until the machine's next second a new token can't be told from the old one.
     assert set(cell.measured.connect.refused) <= {"08006"}
     assert cell.measured.connect.succeeded >= 8
     assert cell.measured.connect.tokens_signed >= 2
-    assert cell.began_after(2.3, *COMMITTED) > 0
-    assert cell.began_after(2.3, Outcome.FAILED) == 0
+    assert cell.began_after(4.0, *COMMITTED) > 0
+    assert cell.began_after(4.0, Outcome.FAILED) == 0
     assert cell.count(Outcome.AMBIGUOUS) == 0
 
 

@@ -23,7 +23,7 @@ def test_cells_on_the_engine_have_their_cost(attached: pytest.Pytester) -> None:
 from pytest_dsql.workloads.inserts.workload import read_row
 
 def test_cells(dsql_load, dsql_inserts):
-    dsql_load.closed(dsql_inserts.mix, connections=1, warmup=0.1, duration=0.5).assert_consistent()
+    dsql_load.closed(dsql_inserts.mix, connections=1, warmup=0.1, duration=1.0).assert_consistent()
     reads = Mix({read_row: 1.0}, workload=dsql_inserts)
     dsql_load.closed(reads, connections=1, warmup=0.1, duration=0.5).assert_consistent()
     dsql_load.connect_burst(5).assert_connected()

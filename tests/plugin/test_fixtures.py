@@ -90,7 +90,7 @@ def test_an_open_transaction_of_the_tests_own_does_not_keep_its_objects(attached
             assert reader.execute("SELECT count(*) FROM held").fetchone() == (0,)
         """
     )
-    attached.runpytest_subprocess(timeout=60).assert_outcomes(passed=2)
+    attached.runpytest_subprocess(timeout=300).assert_outcomes(passed=2)
 
 
 def test_a_connection_left_in_a_transaction_does_not_keep_what_a_test_made(attached: pytest.Pytester) -> None:
@@ -113,7 +113,7 @@ def test_a_connection_left_in_a_transaction_does_not_keep_what_a_test_made(attac
         """
     )
     # DDL on DSQL waits for no reader.
-    attached.runpytest_subprocess(timeout=60).assert_outcomes(passed=2)
+    attached.runpytest_subprocess(timeout=300).assert_outcomes(passed=2)
 
 
 def test_what_a_workload_loaded_during_a_test_stays(attached: pytest.Pytester) -> None:

@@ -50,7 +50,7 @@ def killed(pytester: pytest.Pytester, *arguments: str) -> dict[str, Any]:
     pytester.makepyfile(CELLS)
     process = subprocess.Popen([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments])
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not Path("ran-second").exists():
             assert time.monotonic() < deadline
             assert process.poll() is None

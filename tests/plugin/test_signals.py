@@ -52,13 +52,13 @@ def interrupted(run: pytest.Pytester, number: signal.Signals) -> tuple[int, str]
         text=True,
     )
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not (run.path / "begun").exists():
             assert time.monotonic() < deadline
             assert process.poll() is None, process.stdout and process.stdout.read()
             time.sleep(0.05)
         process.send_signal(number)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=300)
     finally:
         process.kill()
         process.wait()

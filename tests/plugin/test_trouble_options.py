@@ -66,7 +66,7 @@ def test_a_command_runs_under_them(files: tuple[Path, Path], tmp_path: Path) -> 
     )
     command = [*COMMAND, "local", "--latency", str(latency), "--faults", str(faults)]
     command += ["--set", "regions=us-east-1+us-west-2", "--", sys.executable, str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=dict(os.environ))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=dict(os.environ))
     assert (done.stdout, done.stderr, done.returncode) == ("XX000 2\n", "", 0)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.adjudicator.commands import BEGINNING
@@ -41,12 +42,13 @@ _ROLLBACK: Final = own_statement(b"ROLLBACK")
 class Driver:
     """The slow way of one session."""
 
-    __slots__ = ("_own_block", "_session", "_task", "copying")
+    __slots__ = ("_own_block", "_session", "_task", "_work", "copying")
 
     def __init__(self, session: Session) -> None:
         self.copying = Copying(session)
         self._session = session
         self._task: asyncio.Task[None] | None = None
+        self._work: Coroutine[None, None, None] | None = None  #: what the task does
         self._own_block = False  #: PostgreSQL's transaction is one that the client didn't begin
 
     @property
@@ -57,14 +59,17 @@ class Driver:
     def start(self, work: Coroutine[None, None, None]) -> None:
         """Begin; the frontend goes on when it is done."""
         self._session.express.clear = False
-        self._task = asyncio.get_running_loop().create_task(self._work(work))
+        self._work = work
+        self._task = asyncio.get_running_loop().create_task(self._do(work))
 
     def stop(self) -> None:
         """End at once: the session is over."""
         if self._task is not None:
             self._task.cancel()
+            if self._work is not None and getcoroutinestate(self._work) == CORO_CREATED:
+                self._work.close()  # the task ends before its first step, and nobody would ever await this
 
-    async def _work(self, work: Coroutine[None, None, None]) -> None:
+    async def _do(self, work: Coroutine[None, None, None]) -> None:
         session = self._session
         try:
             await work
@@ -75,7 +80,7 @@ class Driver:
             session.abort()
             return
         finally:
-            self._task = None
+            self._task = self._work = None
         session.go_on()
 
     async def query(self, run: Run) -> None:

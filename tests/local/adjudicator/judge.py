@@ -27,7 +27,7 @@ class Judge:
     target: Target
     database: Database
     history: list[str] = field(default_factory=list)
-    slowest_s: float = 0.0
+    seconds: list[float] = field(default_factory=list)  #: that answers took
     broken: bool = False  #: an answer was wrong, so that nothing that follows can be judged
     _made_up: dict[str, str] = field(default_factory=dict)  #: what the model's unknown values turned out to be
 
@@ -38,7 +38,7 @@ class Judge:
             answer = self.target.run(session, statement, protocol)
         except AssertionError as error:
             raise self._mismatch(str(error)) from error
-        self.slowest_s = max(self.slowest_s, answer.seconds)
+        self.seconds.append(answer.seconds)
         self.history[-1] += f"   -> {_shown(answer)}"
         if isinstance(statement, Batch):
             self._check_batch(session, statement, answer)

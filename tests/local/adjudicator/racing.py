@@ -20,7 +20,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 #: A race that takes longer than this hangs.
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 180.0
 #: Somebody who tries this often without success starves.
 _MOST_TRIES: Final = 500
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import psycopg
 import pytest
@@ -46,16 +47,31 @@ def test_transfers_add_up_while_the_catalog_changes(connect: Connect) -> None:
 @pytest.mark.parametrize("statement", ["UPDATE r_account SET balance = 1 WHERE k = 1", "SELECT * FROM r_account"])
 @pytest.mark.usefixtures("bank")
 def test_a_table_is_changed_under_a_transaction_that_has_met_a_rival(connect: Connect, statement: str) -> None:
+    took = []
     with connect() as one, connect() as other, connect() as third:
-        other.execute("BEGIN")
-        other.execute("UPDATE r_account SET balance = 5 WHERE k = 0")
-        one.execute("BEGIN")
-        one.execute("UPDATE r_account SET balance = 6 WHERE k = 0")
-        one.execute(statement)
-        began = time.monotonic()
-        third.execute("ALTER TABLE r_account ADD COLUMN met int")
-        assert time.monotonic() - began < 1  # it has waited for nobody's end
-        with pytest.raises(psycopg.errors.SerializationFailure, match="OC001"):
-            one.execute("COMMIT")
-        with pytest.raises(psycopg.errors.SerializationFailure, match="OC001"):
-            other.execute("COMMIT")
+        for number in range(3):
+            told_of_changes(other, "UPDATE r_account SET balance = 5 WHERE k = 0")
+            told_of_changes(one, "UPDATE r_account SET balance = 6 WHERE k = 0")
+            one.execute(statement)
+            began = time.monotonic()
+            third.execute(f"ALTER TABLE r_account ADD COLUMN met{number} int")
+            took.append(time.monotonic() - began)
+            with pytest.raises(psycopg.errors.SerializationFailure, match="OC001"):
+                one.execute("COMMIT")
+            with pytest.raises(psycopg.errors.SerializationFailure, match="OC001"):
+                other.execute("COMMIT")
+    # It has waited for nobody's end: whoever waits for another does so each time, not only where the machine is busy.
+    assert min(took) < 1
+
+
+def told_of_changes(connection: psycopg.Connection[Any], sql: str) -> None:
+    """Begin a transaction with a statement; again when the first one was told of a change of the catalog."""
+    for _ in range(2):
+        connection.execute("BEGIN")
+        try:
+            connection.execute(sql)
+        except psycopg.errors.SerializationFailure:
+            connection.execute("ROLLBACK")
+        else:
+            return
+    raise AssertionError("told twice of one change")

@@ -15,8 +15,9 @@ SEED: Final = int(os.environ["DSQL_INTERLEAVINGS_SEED"]) if "DSQL_INTERLEAVINGS_
 #: Whether a script that fails is made short, which takes minutes.
 SHRINK: Final = os.environ.get("DSQL_SHRINK") == "1"
 
-#: Nobody waits: an answer takes milliseconds. Far more than that is allowed here, for machines that are busy.
-SLOWEST_S: Final = 2.0
+#: Nobody waits: an answer takes milliseconds. Far more than that is allowed here, for machines that are busy; one that
+#: stands still for longer does not do so for one answer in a thousand. None may take ten seconds (`Wire`).
+SLOWEST_S: Final = 1.0
 
 
 def test_one_session_is_answered_as_by_postgresql(served: Served) -> None:
@@ -24,6 +25,7 @@ def test_one_session_is_answered_as_by_postgresql(served: Served) -> None:
 
 
 def test_several_sessions_are_answered_as_by_dsql(served: Served) -> None:
-    slowest_s = run_interleavings(served, EXAMPLES, shrink=SHRINK, seed=SEED)
-    print(f"\n{EXAMPLES} interleavings, slowest answer {slowest_s * 1000:.0f} ms")
-    assert slowest_s < SLOWEST_S
+    seconds = run_interleavings(served, EXAMPLES, shrink=SHRINK, seed=SEED)
+    slow_s = seconds[-1 - len(seconds) // 1_000]
+    print(f"\n{EXAMPLES} interleavings, slowest answer {seconds[-1] * 1000:.0f} ms, 99.9 % in {slow_s * 1000:.0f} ms")
+    assert slow_s < SLOWEST_S

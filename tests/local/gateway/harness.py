@@ -100,7 +100,7 @@ class RunningGateway:
             "dbname": "postgres",
             "sslmode": "verify-full",
             "sslrootcert": str(self.root_file),
-            "connect_timeout": 10,
+            "connect_timeout": 60,
         } | changes
 
     def connect(self, **changes: Any) -> psycopg.Connection[Any]:
@@ -112,14 +112,14 @@ class RunningGateway:
         async def run() -> Any:
             return function()
 
-        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(60)
 
     def wait_sessions(self, count: int) -> None:
-        """Return when the gateway has so many sessions; fail after some seconds."""
+        """Return when the gateway has so many sessions; fail when it never has."""
         wait_until(lambda: self.call(lambda: self.gateway.sessions) == count)
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
     """Return when a condition holds; fail when it doesn't within `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -133,7 +133,7 @@ def next_result(pgconn: pq.abc.PGconn) -> pq.abc.PGresult | None:
         selector.register(pgconn.socket, selectors.EVENT_READ)
         pgconn.flush()
         while pgconn.is_busy():
-            assert selector.select(10), "no answer in time"
+            assert selector.select(60), "no answer in time"
             pgconn.consume_input()
     return pgconn.get_result()
 
@@ -189,11 +189,11 @@ def run_gateway(cluster: Cluster, directory: Path, **options: Any) -> Iterator[R
         return gateway, authority, await gateway.start()
 
     try:
-        gateway, authority, port = asyncio.run_coroutine_threadsafe(start(), loop).result(20)
+        gateway, authority, port = asyncio.run_coroutine_threadsafe(start(), loop).result(60)
         try:
             yield RunningGateway(gateway, loop, port, cluster, authority.root_file)
         finally:
-            asyncio.run_coroutine_threadsafe(gateway.close(), loop).result(20)
+            asyncio.run_coroutine_threadsafe(gateway.close(), loop).result(60)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
@@ -213,7 +213,7 @@ class RawClient:
         self, served: RunningGateway, *, sni: str | None = "cluster", alpn: str | None = None, direct: bool = False
     ) -> None:
         self.served = served
-        raw = socket.create_connection(("127.0.0.1", served.port), timeout=10)
+        raw = socket.create_connection(("127.0.0.1", served.port), timeout=60)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not direct:
             raw.sendall(startup.PREFIX.pack(8, startup.SSL_REQUEST))

@@ -88,13 +88,16 @@ def test_ddl_goes_before_open_transactions(
     sessions: tuple[psycopg.Connection[Any], psycopg.Connection[Any]],
 ) -> None:
     a, b = sessions
-    told(a, "BEGIN")
-    told(a, "UPDATE way SET v = 1 WHERE k = 1")
-    started = time.monotonic()
-    assert told(b, "ALTER TABLE way ADD COLUMN w int") == "ALTER TABLE"
-    assert time.monotonic() - started < 1
-    assert told(a, "COMMIT") == OC001
-    assert told(b, "SELECT v FROM way WHERE k = 1") == "10 SELECT 1"
+    took = []
+    for number in range(3):
+        told(a, "BEGIN")
+        assert told(a, "UPDATE way SET v = 1 WHERE k = 1") == "UPDATE 1"
+        started = time.monotonic()
+        assert told(b, f"ALTER TABLE way ADD COLUMN w{number} int") == "ALTER TABLE"
+        took.append(time.monotonic() - started)
+        assert told(a, "COMMIT") == OC001
+        assert told(b, "SELECT v FROM way WHERE k = 1") == "10 SELECT 1"
+    assert min(took) < 1  # whoever waits for another does so each time, not only where the machine is busy
 
 
 def test_open_ddl_is_in_nobodys_way(sessions: tuple[psycopg.Connection[Any], psycopg.Connection[Any]]) -> None:
