@@ -92,7 +92,12 @@ class Capacity:
         """What was found, for a sentence."""
         low, high = self.bracket.low, self.bracket.high
         if low is None:
-            return "below every rate that was tried" if high is None else f"below {high:,.1f}/s"
+            return {
+                "database": f"below {high or 0:,.1f}/s",
+                "generator": f"not known: the generator or its machine was the limit down to {high or 0:,.1f}/s",
+                "undecided": f"not known: there was too little evidence down to {high or 0:,.1f}/s",
+                "none": "not known: no rate was tried",
+            }[self.bracket.limit]
         why = {
             "database": f"from {low:,.1f}/s to below {high or 0:,.1f}/s",
             "generator": f"at least {low:,.1f}/s (the generator or its machine was the limit at {high or 0:,.1f}/s)",

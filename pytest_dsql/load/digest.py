@@ -25,9 +25,9 @@ from pytest_dsql.transaction import Transaction
 if TYPE_CHECKING:
     from pytest_dsql.load.plan import CellPlan
 
-#: Stretches into which the window is cut: about eight for each batch of the design effect, and a whole number for each
+#: Stretches into which the window is cut: ten for each batch of the design effect, and a whole number for each
 #: slice in which a rate is judged.
-_STRETCHES: Final = 13 * SLICES
+_STRETCHES: Final = 16 * SLICES
 _HISTOGRAMS: Final = ("latency", "wait", "service", "backoff", "served", "unfinished", "unfinished_served")
 _ANSWERED: Final = frozenset({Outcome.OK, Outcome.OK_RETRIED, Outcome.REJECTED})
 _COMMITTED: Final = frozenset({Outcome.OK, Outcome.OK_RETRIED})
@@ -52,6 +52,7 @@ class Digest:
     failed_sent: int = 0  #: failed requests that were sent
     unfinished: Histogram = field(default_factory=Histogram)  #: how long cancelled requests had taken
     unfinished_served: Histogram = field(default_factory=Histogram)  #: those of them that were sent, without their wait
+    pending: Stretches = field(default_factory=Stretches)  #: cancelled requests by stretch, by how long they had taken
     latencies: Stretches = field(default_factory=Stretches)  #: answered requests by stretch of the window
     servings: Stretches = field(default_factory=Stretches)  #: likewise, without their wait
     failures: dict[int, int] = field(default_factory=dict)  #: failed requests by stretch
@@ -68,7 +69,7 @@ class Digest:
     @property
     def stretches(self) -> int:
         """How many stretches have been begun."""
-        return 1 + max((*self.latencies, *self.servings, *self.failures), default=-1)
+        return 1 + max((*self.latencies, *self.servings, *self.pending, *self.failures), default=-1)
 
     def include(self, other: Digest, after: int = 0) -> None:
         """Count what another has counted, its stretches moved behind the first `after`."""
@@ -79,6 +80,7 @@ class Digest:
             getattr(self, name).include(getattr(other, name))
         self.latencies.include(other.latencies, after)
         self.servings.include(other.servings, after)
+        self.pending.include(other.pending, after)
         for stretch, count in other.failures.items():
             self.failures[after + stretch] = self.failures.get(after + stretch, 0) + count
         for key, count in other.errors.items():
@@ -154,6 +156,7 @@ class Condenser:
                 self._add_other(digest, start, latency, wait, backoff, Outcome(outcome), attempts)
             digest.latencies.pack()
             digest.servings.pack()
+            digest.pending.pack()
         self._series.pack()
 
     def include(self, other: Condenser) -> None:
@@ -234,7 +237,9 @@ class Condenser:
             digest.servings.count(stretch, coarse(served_bucket), 1)
             self._series.answered(point, coarse(bucket), 1)
         elif outcome is Outcome.CANCELLED:
-            digest.unfinished.add((latency,))
+            buckets = buckets_of((latency,))
+            digest.unfinished.add((latency,), buckets)
+            digest.pending.count(stretch, coarse(buckets[0]), 1)
             if served > 0:
                 digest.unfinished_served.add((served,))
         else:

@@ -47,7 +47,7 @@ def interval_of(one: Samples | Digest, share: float) -> tuple[int | None, int | 
         return None, None
     estimate = latency.percentile(round(share * 1000))
     counts = (one.latencies[stretch] for stretch in one.latencies)
-    effect = design_effect_of_stretches((sum(each.values()), _over(each, estimate)) for each in counts)
+    effect = design_effect_of_stretches((sum(each.values()), _over(each, estimate)) for each in counts).effect
     low, high = interval_ranks(latency.n, effect, share)
     return None if low is None else latency.at_rank(low), None if high is None else latency.at_rank(high)
 
@@ -142,18 +142,21 @@ class DigestRequests:
         digest, waited = self.digest, self.waited
         latency, still = (digest.latency, digest.unfinished) if waited else (digest.served, digest.unfinished_served)
         late = still.over(limit_ns)
-        # Failures by stretch include those that were never sent: their effect is the larger for it, if at all.
-        effect = design_effect_of_stretches(self._by_stretch(limit_ns))
+        # By stretch, failures and cancelled requests include those that were never sent: the effect is the larger for
+        # it, if at all.
+        clustering = design_effect_of_stretches(self._by_stretch(limit_ns))
         over = latency.over(limit_ns) + late + self.failed
-        return Counted(self.total, over, effect, self.failed, still.n - late, digest.count(*COMMITTED))
+        return Counted(self.total, over, clustering, self.failed, still.n - late, digest.count(*COMMITTED))
 
     def _by_stretch(self, limit_ns: float) -> Iterable[tuple[int, int]]:
         digest = self.digest
         # In closed loop nothing waits, and only the latencies are there.
         stretches = digest.latencies if self.waited or not digest.wait.max_ns else digest.servings
-        for stretch in sorted({*stretches, *digest.failures}):
-            counts, failed = stretches[stretch], digest.failures.get(stretch, 0)
-            yield sum(counts.values()) + failed, _over(counts, limit_ns) + failed
+        for stretch in sorted({*stretches, *digest.pending, *digest.failures}):
+            failed = digest.failures.get(stretch, 0)
+            answered, pending = stretches[stretch], digest.pending[stretch]
+            over = _over(answered, limit_ns) + _over(pending, limit_ns)
+            yield sum(answered.values()) + sum(pending.values()) + failed, over + failed
 
     def failures_of(self, all_of_them: Iterable[DigestRequests]) -> Counted:
         """Count the technical failures of all transactions of the cell, this one among them."""
@@ -166,12 +169,12 @@ class DigestRequests:
                 failed = digest.failures.get(stretch, 0)
                 counts[0] += sum(digest.latencies[stretch].values()) + failed
                 counts[1] += failed
-        effect = design_effect_of_stretches((n, over) for _, (n, over) in sorted(by_stretch.items()))
+        clustering = design_effect_of_stretches((n, over) for _, (n, over) in sorted(by_stretch.items()))
         failed = sum(one.failed for one in several)
         return Counted(
             sum(one.total for one in several),
             failed,
-            effect,
+            clustering,
             failed,
             sum(one.unfinished for one in several),
             sum(one.digest.count(*COMMITTED) for one in several),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, Protocol, final
 
-from pytest_dsql.slo.design_effect import design_effect
+from pytest_dsql.slo.design_effect import NO_CLUSTERS, Clustering, design_effect
 from pytest_dsql.slo.objectives import Kind
 
 
@@ -40,13 +40,13 @@ class Counted:
 
     total: int
     over: int  #: over the limit or failed
-    design_effect: float  #: of those that are over
+    clustering: Clustering  #: of those that are over
     failed: int
     unfinished: int  #: still running and not yet over
     committed: int
 
 
-NOTHING: Final = Counted(0, 0, 1.0, 0, 0, 0)
+NOTHING: Final = Counted(0, 0, NO_CLUSTERS, 0, 0, 0)
 
 
 class RequestCounts(Protocol):
@@ -119,9 +119,9 @@ class Requests:
                 before = sum(bisect_left(other.start_ns, start) for other in all_of_them if other is not one)
                 over.append(position + before)
         total = sum(one.total for one in all_of_them)
-        effect = design_effect(sorted(over), total)
+        clustering = design_effect(sorted(over), total)
         unfinished = sum(one.counts.count(Counts.OPEN) for one in all_of_them)
-        return Counted(total, len(over), effect, len(over), unfinished, sum(one.committed for one in all_of_them))
+        return Counted(total, len(over), clustering, len(over), unfinished, sum(one.committed for one in all_of_them))
 
     def without_waits(self) -> Requests:
         """The same requests as if each had been sent when it was to start; those that were never sent are left out."""

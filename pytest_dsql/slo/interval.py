@@ -26,7 +26,7 @@ def percentile_interval(in_order: Sequence[int], share: float) -> tuple[int | No
         return None, None
     ordered = sorted(in_order)
     estimate = ordered[max(0, math.ceil(share * n) - 1)]
-    effect = design_effect([place for place, value in enumerate(in_order) if value > estimate], n)
+    effect = design_effect([place for place, value in enumerate(in_order) if value > estimate], n).effect
     low, high = interval_ranks(n, effect, share)
     return None if low is None else ordered[low - 1], None if high is None else ordered[high - 1]
 

@@ -47,7 +47,7 @@ class ObjectiveResult:
     limit: float
     n: int  #: requests counted; slices of the window for `tps`
     over: int  #: requests over the limit or failed; slices below the limit for `tps`
-    design_effect: float  #: n and over were divided by it
+    design_effect: float  #: n and over were divided by it; for a pass the cautious one
     level: float  #: the chance of a false verdict that this look spent
     look: int
     outcome: Decision
@@ -189,10 +189,11 @@ def _decide(objective: Objective, evidence: Evidence, look: int, looks: int, lev
         )
         sentence = wording.no_data_sentence(objective, {one.name: one for one in evidence.requests})
         return _Decided(result, sentence, blocked=True)
-    effect = counted.design_effect
+    effect, cautious = counted.clustering.effect, counted.clustering.cautious
     allowed = objective.allowed
     # Rounded against the verdict in question, so that a fraction of a request never decides it. A fail must hold even
-    # if all that is unfinished, and all of the planned window that was not measured, would have been within the limit.
+    # if all that is unfinished, and all of the planned window that was not measured, would have been within the limit;
+    # a pass even if all that is unfinished would have been over it.
     decision: Decision = "inconclusive"
     sentence = wording.count_sentence(objective, over=k, n=n, failed=counted.failed, design_effect=effect) + "."
     blocked = False
@@ -207,16 +208,21 @@ def _decide(objective: Objective, evidence: Evidence, look: int, looks: int, lev
             f"neither way, more than {wording.percent(MOST_CANCELLED)}; fewer connections or a longer window would "
             "settle it."
         )
-    elif objective.is_latency and not counted.committed:
+    elif objective.is_latency and counted.committed <= allowed * n:
         blocked = True
-        sentence = (
-            f"{wording.label(objective)}: none of {n:,} requests committed, so their latency says nothing about the "
-            "operation; data with which it can succeed would settle it."
-        )
-    elif binomial.passes(math.ceil(k / effect), math.floor(n / effect), allowed, level):
+        sentence = wording.few_committed_sentence(objective, committed=counted.committed, n=n)
+    elif binomial.passes(
+        math.ceil((k + counted.unfinished) / cautious), math.floor(counted.total / cautious), allowed, level
+    ):
         decision = "pass"
+        effect = cautious
+        sentence = wording.count_sentence(objective, over=k, n=n, failed=counted.failed, design_effect=effect) + "."
     else:
-        sentence = wording.more_samples_sentence(objective, over=k, n=n, design_effect=effect, level=level)
+        if k + counted.unfinished < allowed * counted.total:
+            effect = cautious
+        sentence = wording.more_samples_sentence(
+            objective, over=k, n=n, unfinished=counted.unfinished, design_effect=effect, level=level
+        )
         growth = 2 ** (looks - look)
         needed = binomial.minimum_samples(allowed, level_of(looks, looks))
         blocked = n * growth < needed * _WITHIN_REACH

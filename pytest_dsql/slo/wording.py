@@ -54,10 +54,25 @@ def count_sentence(objective: Objective, *, over: int, n: int, failed: int, desi
     return f"{text} ({'; '.join(notes)})" if notes else text
 
 
-def more_samples_sentence(objective: Objective, *, over: int, n: int, design_effect: float, level: float) -> str:
+def few_committed_sentence(objective: Objective, *, committed: int, n: int) -> str:
+    """Say that so few requests committed that each of them might have been over the limit without a miss."""
+    few = f"only {committed:,}" if committed else "none"
+    return (
+        f"{label(objective)}: {few} of {n:,} requests committed, so their latency says nothing about the operation; "
+        "data with which it can succeed would settle it."
+    )
+
+
+def more_samples_sentence(
+    objective: Objective, *, over: int, n: int, unfinished: int, design_effect: float, level: float
+) -> str:
     """Say what would settle an objective that has too few requests."""
     counted = _counted(objective, over, n)
     samples = f"{objective.transaction} samples" if objective.transaction else "requests"
+    if unfinished:
+        # They count as over for a pass, which more requests make a smaller share.
+        counted += f" and {unfinished:,} more were still running when the cell ended"
+        over, n = over + unfinished, n + unfinished
     if not over:
         needed = minimum_samples(objective.allowed, level)
         return (

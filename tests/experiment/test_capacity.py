@@ -41,6 +41,15 @@ def test_what_falls_short_says_why(
         found(low, high, limit).assert_at_least(120)
 
 
+def test_only_a_database_that_failed_carries_less_than_what_was_tried() -> None:
+    assert found(None, 10, "database").describe() == "below 10.0/s"
+    reasons: list[tuple[Limit, str]] = [("generator", "the generator or its machine"), ("undecided", "little evidence")]
+    for limit, why in reasons:
+        text = found(None, 10, limit).describe()
+        assert "below" not in text
+        assert why in text
+
+
 def test_the_text_has_the_curve() -> None:
     with pytest.raises(SloMissed, match=r"100\.0 +99\.0 +2\.00 +5\.00 +9\.00 +pass"):
         found(100, 110, "database").assert_at_least(110)

@@ -143,6 +143,29 @@ def test_a_verdict_counts_the_same_over_and_sees_the_same_clusters(stalls: bool,
         assert max(one.design_effect for one in second.objectives) > 3
 
 
+def test_a_stall_at_the_end_of_the_window_is_one_event_for_both() -> None:
+    """All that hang in it are cancelled after the drain: long over the limit, and all at once."""
+    given = list(batches(20, 400))
+    stalled = [Samples(each.name, each.kind) for each in MIX]
+    for number in range(200):
+        its = stalled[number % 2]
+        its.intended_ns.append(19_900_000_000 + number)
+        its.latency_ns.append(5_000 * MS)
+        for column in (its.wait_ns, its.service_ns, its.backoff_ns, its.attempts):
+            column.append(0)
+        its.outcome.append(Outcome.CANCELLED)
+    outcomes = [0] * len(Outcome)
+    outcomes[Outcome.CANCELLED] = 200
+    given.append(Batch([(array("q"), array("q"), array("q")) for _ in MIX], stalled, [0, 0], [0, 0], outcomes, {}))
+    kept, counted = both(given, 20)
+    slo = Slo(reads=Latency(p99=ms(50)), writes=Latency(p99=ms(50)))
+    first, second = cell(kept).verdict(slo), cell(counted).verdict(slo)
+    assert (first.outcome, second.outcome) == ("inconclusive", "inconclusive")
+    for one, other in zip(first.objectives, second.objectives, strict=True):
+        assert (one.n, one.over) == (other.n, other.over)
+        assert other.design_effect == pytest.approx(one.design_effect, rel=0.1)
+
+
 def test_a_database_that_is_too_slow_fails_also_where_only_its_connections_were_too_few() -> None:
     slo = Slo(reads=Latency(p95=ms(4)), writes=Latency(p95=ms(4)))
     kept, counted = both(batches(40, 400, waiting=True), 40)

@@ -46,7 +46,7 @@ def test_counts_of_two_hosts_second_by_second_are_those_of_all_batches(waiting: 
         assert [len(digest), *digest.outcomes] == [len(other), *other.outcomes]
         for part in ("latency", "wait", "service", "backoff", "served", "unfinished", "unfinished_served"):
             assert getattr(other, part) == getattr(digest, part)
-        for part in ("latencies", "servings"):
+        for part in ("latencies", "servings", "pending"):
             mine, theirs = getattr(digest, part), getattr(other, part)
             assert {stretch: mine[stretch] for stretch in mine} == {stretch: theirs[stretch] for stretch in theirs}
         assert (other.failures, other.failed_sent) == (digest.failures, digest.failed_sent)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pytest_dsql.load.measurement import Arrival
 from pytest_dsql.results.cell import cell_dict
 from pytest_dsql.results.names import id_on, id_without
 from pytest_dsql.results.side_by_side import side_by_side
@@ -30,13 +31,13 @@ def test_a_parameter_that_begins_like_a_target_stays() -> None:
     assert id_without("test_it[locality-1]", "local") == "test_it[locality-1]"
 
 
-def made(target: str, slowness: float, number: int = 1, repeat: int = 1) -> dict[str, Any]:
+def made(target: str, slowness: float, number: int = 1, repeat: int = 1, **changes: Any) -> dict[str, Any]:
     suffix = "" if number == 1 else f"#{number}"
     name = f"test_shop.py::test_orders[{target}-4]{suffix}"
     latencies = tuple(slowness * (1 + index / 100) for index in range(100))
-    return cell_dict(
-        cell(measurement(samples("product_read", 6000, latencies_ms=latencies)), id=name, target=target, repeat=repeat)
-    )
+    violations = changes.pop("violations", 0)
+    measured = measurement(samples("product_read", 6000, latencies_ms=latencies), **changes)
+    return cell_dict(cell(measured, id=name, target=target, repeat=repeat, invariants={"stock": violations}))
 
 
 def compared(*cells: dict[str, Any]) -> dict[str, Any] | None:
@@ -74,3 +75,31 @@ def test_runs_are_compared_pair_by_pair_and_other_cells_of_the_test_apart() -> N
     assert list(p95) == ["test_shop.py::test_orders[4]", "test_shop.py::test_orders[4]#2"]
     first, second = p95.values()
     assert (first["runs"], first["ratio"], second["ratio"]) == (3, pytest.approx(3.0), pytest.approx(4.0))
+
+
+def test_what_was_measured_at_another_rate_is_not_compared() -> None:
+    """A search for the capacity goes up as far as each target carries: its third cell is not the other's third."""
+
+    def at(target: str, rate: float, slowness: float, number: int) -> dict[str, Any]:
+        return made(target, slowness, number, arrival=Arrival("poisson", rate), connections=round(rate))
+
+    local = [at("local", rate, 1.0, number) for number, rate in enumerate((100.0, 200.0, 400.0, 283.0), start=1)]
+    attach = [at("attach", rate, 3.0, number) for number, rate in enumerate((100.0, 200.0, 200.0, 141.0), start=1)]
+    found = compared(*local, *attach)
+    assert found is not None
+    assert {one["cell"] for one in found["ratios"]} == {f"test_shop.py::test_orders[4]{end}" for end in ("", "#2")}
+    assert compared(local[2], attach[3]) is None
+
+
+def test_a_void_cell_is_compared_with_nothing() -> None:
+    assert compared(made("local", 1.0), made("attach", 3.0, violations=2)) is None
+    assert compared(made("local", 1.0, violations=1), made("attach", 3.0)) is None
+
+
+def test_a_run_that_one_target_lacks_does_not_shift_the_others() -> None:
+    local = [made("local", slowness, repeat, repeat) for repeat, slowness in ((1, 1.0), (2, 10.0), (3, 2.0))]
+    attach = [made("attach", slowness, repeat, repeat) for repeat, slowness in ((1, 3.0), (3, 6.0))]
+    found = compared(*local, *attach)
+    assert found is not None
+    p95 = next(one for one in found["ratios"] if one["metric"] == "product_read p95")
+    assert (p95["runs"], p95["ratio"]) == (2, pytest.approx(3.0))

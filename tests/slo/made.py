@@ -6,11 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_dsql.slo.evidence import OUTCOME_COUNTS, Evidence, Generator, Requests
-from pytest_dsql.slo.objectives import Kind, ms
+from pytest_dsql.slo.objectives import Kind, Latency, Slo, ms
 
 HEALTHY = Generator(
     cpu=0.3, runqueue_wait=0.02, loop_lag_p99_ns=ms(0.3), schedule_lag_p99_ns=None, connection_wait_p99_ns=0
 )
+
+P99 = Slo(reads=Latency(p99=ms(100)))
+FAILURES = Slo(max_failure_rate=0.001)
+
+
+def read(n: int, **changes: Any) -> Requests:
+    """Return `n` requests of a transaction that reads; see `requests`."""
+    return requests("product_read", "read", n, **changes)
 
 
 def requests(
