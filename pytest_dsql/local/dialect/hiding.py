@@ -10,7 +10,10 @@ from pytest_dsql.local.dialect.tree import Statement, strings, walk
 
 #: Where the views of these names are (`adjudicator/sandbox/hiding.sql`).
 _SCHEMA: Final = b"pytest_dsql_engine_catalog"
-_CATALOGS: Final = ("pg_class", "pg_namespace", "pg_type", "pg_proc", "pg_constraint")
+_CATALOGS: Final = (
+    *("pg_class", "pg_namespace", "pg_type", "pg_proc", "pg_constraint", "pg_attribute", "pg_attrdef", "pg_index"),
+    *("pg_rewrite", "pg_depend", "pg_shdepend", "pg_init_privs", "pg_db_role_setting"),
+)
 _NAMED: Final = re.compile(b'"relname":"(?:' + "|".join(_CATALOGS).encode() + b')"|"SVFOP_CURRENT_SCHEMA"')
 
 #: A statement that names one of these columns gets views that have them, and show them where all columns are asked for.

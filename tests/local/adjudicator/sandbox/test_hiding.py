@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from datetime import date
 from pathlib import Path
@@ -130,9 +131,40 @@ def test_only_tables_of_foreign_keys_have_triggers(tables: Server) -> None:
     "sql",
     [
         "SELECT DISTINCT attrelid::regclass::text FROM pg_attribute",
-        "SELECT DISTINCT objid::regclass::text FROM pg_depend WHERE classid = 'pg_class'::regclass",
+        "SELECT DISTINCT adrelid::regclass::text FROM pg_catalog.pg_attrdef",
+        "SELECT indexrelid::regclass::text, indrelid::regclass::text FROM pg_index",
+        "SELECT ev_class::regclass::text FROM pg_rewrite",
+        "SELECT pg_describe_object(classid, objid, objsubid), pg_describe_object(refclassid, refobjid, 0) FROM pg_depend",
+        "SELECT pg_describe_object(classid, objid, objsubid) FROM pg_shdepend WHERE dbid <> 0",
+        "SELECT pg_describe_object(classoid, objoid, objsubid) FROM pg_init_privs",
+        "SELECT setconfig FROM pg_db_role_setting",
     ],
 )
-def test_catalogs_of_details_show_the_engines(tables: Server, sql: str) -> None:
-    """A difference that the engine's documentation names."""
-    assert [row for row in ask(tables, sql) if "pytest_dsql" in str(row)] != []
+def test_catalogs_of_details_show_nothing_of_the_engines(tables: Server, sql: str) -> None:
+    assert [row for row in ask(tables, sql) if re.search("pytest_dsql|dsql_limits", str(row))] == []
+
+
+def test_what_a_table_depends_on_is_the_clients(tables: Server) -> None:
+    tables.admin.execute("CREATE TABLE leaning (k int PRIMARY KEY, v int DEFAULT 1)")
+    sql = "SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend WHERE refobjid = 'leaning'::regclass"
+    assert sorted(ask(tables, sql)) == [
+        ("constraint leaning_pkey on table leaning",),
+        ("default value for column v of table leaning",),
+        ("type leaning",),
+    ]
+
+
+def test_rows_of_the_catalogs_fit_the_functions_that_take_them(tables: Server) -> None:
+    true_type = "information_schema._pg_truetypid(a, t)"
+    sql = (
+        f"SELECT information_schema._pg_char_max_length({true_type}, information_schema._pg_truetypmod(a, t))"
+        "{} FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE attrelid = 'long'::regclass AND attnum > 0"
+    )
+    tables.admin.execute("CREATE TABLE long (v varchar(17))")
+    assert ask(tables, sql.format("")) == [(17,)]
+    assert ask(tables, sql.format(", a.tableoid::regclass::text")) == [(17, "pg_attribute")]
+    assert ask(tables, "SELECT count(*) FROM pg_proc WHERE proname = '_pg_truetypid'") == [(1,)]
+
+
+def test_there_are_no_schemas_for_what_is_temporary(tables: Server) -> None:
+    assert ask(tables, "SELECT nspname FROM pg_namespace WHERE nspname ~ 'temp'") == []
