@@ -76,6 +76,7 @@ class Cluster:
     limits: Limits = DEFAULT  #: replaced as a whole when one is changed; ask anew each time
     backends: int = 1_480  #: connections that its PostgreSQL may be asked for at once
     asleep: bool = False  #: begins INACTIVE
+    functions: bool = True  #: clients may have made some, which views call whose text nobody sees
     clock: EngineClock = field(default_factory=EngineClock)
     catalog_version: int = 0  #: counts the committed changes of the catalog
     peers: tuple[str, ...] = ()  #: the further Regions of a multi-Region cluster

@@ -156,7 +156,9 @@ class Clusters:
         """Make a cluster with throw-away data. Raises EngineError."""
         directory = self._new_directory()
         self._copy(directory / "data")
-        return self._start(new_cluster_id(), directory, durable=bool(self._durable))
+        cluster = self._start(new_cluster_id(), directory, durable=bool(self._durable))
+        cluster.functions = False
+        return cluster
 
     def _add_persistent(self, store: DataDirectory) -> Cluster:
         store.open()

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.dialect.judgement import Kind, Refusal
+from pytest_dsql.local.gateway.ages import too_old
 from pytest_dsql.local.gateway.hooks import Action, Fail, Statement, TransactionState
 
 if TYPE_CHECKING:
@@ -25,18 +26,6 @@ _ANALYZE: Final = re.compile(r"(?>(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*)ANALY[SZ]E\
 
 #: Statements that PostgreSQL hears of at any age: what they end, or begin, is over or new.
 _AGELESS: Final[frozenset[Kind]] = frozenset({"begin", "rollback"})
-
-
-def too_old(age_s: float, limit_s: float) -> Refusal:
-    """The refusal of a transaction that is older than the limit, both in seconds.
-
-    AWS user guide, "Cluster quotas and database limits in Aurora DSQL"; the detail as seen on clusters in 2026.
-    """
-    return Refusal(
-        "54000",
-        f"transaction age limit of {limit_s:g}s exceeded",
-        f"Current transaction age {int(age_s)}s exceeds {limit_s:g}s",
-    )
 
 
 @final

@@ -100,7 +100,7 @@ class Adjudicator:
         catalog = self.current_catalog
         if catalog is None:
             # What functions there are is looked up for the first statement that could call one.
-            return "(" in sql
+            return self._cluster.functions or "(" in sql
         return catalog.may_call(sql)
 
     @property

@@ -104,6 +104,8 @@ class Alone:
         contender = self._session.contender
         moves = contender.moves
         work = contender.work
+        if b"function" in plan.sent.lower():
+            self._session.cluster.functions = True
         reply = Group()
         for _ in range(TRIES):
             # It may not wait for long, and its lock timeout is its transaction's.

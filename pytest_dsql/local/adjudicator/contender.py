@@ -343,7 +343,7 @@ class Contender:
             reply = await session.driver.copying.run(run, sql)
         else:
             reply = session.backend.begin(self._messages(run, plan, text), relays_rows=reads)
-            in_tables = work is not None and work.state is State.PHYSICAL
+            in_tables = work is None or work.state is State.PHYSICAL
             self.giving_way.stoppable = reply if in_tables and not reads else None
             await self.moves.patiently(reply)
             self.giving_way.stoppable = None

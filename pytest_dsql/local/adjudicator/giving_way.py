@@ -45,6 +45,16 @@ class GivingWay:
         elif hurry and self._stopping is None:
             self._stop(group)
 
+    def outlived(self) -> None:
+        """Hear that the statement that is running, its own transaction, is too old: it is stopped if it writes."""
+        session = self._session
+        group = session.group
+        plan = None if group is None else group.plan
+        if group is None or self._stopping is not None:
+            return
+        if plan is None or plan.statement.kind == "dml" or not session.contender.plain(plan):
+            self._stop(group)
+
     def _stop(self, group: Group) -> None:
         session = self._session
         if group.asked is None:

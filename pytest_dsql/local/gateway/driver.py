@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.adjudicator.commands import BEGINNING
 from pytest_dsql.local.dialect.judgement import Refusal
-from pytest_dsql.local.gateway import disguise, frames
+from pytest_dsql.local.gateway import ages, disguise, frames
 from pytest_dsql.local.gateway.backend import BEFORE_ROWS, OWN_ANSWERS, BackendLost
 from pytest_dsql.local.gateway.copying import Copying, SessionEnded
 from pytest_dsql.local.gateway.estimates import with_estimate
@@ -259,9 +259,10 @@ class Driver:
         session = self._session
         transactions = session.transactions
         if reply.error is not None:
+            ages.told(session, reply)
             self._settle(committed=False)
             return False, self._answer(reply, plan, whole=whole)
-        refusal = transactions.completed(plan.statement, reply.tag or b"")
+        refusal = transactions.completed(plan.statement, reply.tag or b"") or ages.outlived(session, plan)
         if refusal is not None:
             return False, await self._abort(refusal)
         if action is not None:

@@ -40,6 +40,7 @@ class TransactionState:
     dml: int = 0  #: statements that can write rows
     rows: int = 0  #: modified so far, as PostgreSQL counted them
     read_only: bool = False
+    old: bool = False  #: it became too old while a statement of it was running (`ages`)
     #: The statements that have succeeded, each with its command tag.
     answers: list[tuple[Statement, bytes]] = field(default_factory=list)
     notes: dict[str, object] = field(default_factory=dict)  #: what a hook wants to remember until the end

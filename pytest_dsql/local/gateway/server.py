@@ -11,6 +11,7 @@ import socket
 import time
 from typing import Final, final
 
+from pytest_dsql.local.gateway.ages import Ages
 from pytest_dsql.local.gateway.authority import CertificateAuthority
 from pytest_dsql.local.gateway.directory import ClusterDirectory
 from pytest_dsql.local.gateway.hello import Greeting, greet, server_name
@@ -64,6 +65,7 @@ class Gateway:
         self._greetings: set[asyncio.Task[None]] = set()
         self._sessions: set[Session] = set()
         self._lifetimes: dict[str, Lifetimes] = {}  #: by the cluster's id
+        self._ages: dict[str, Ages] = {}  #: likewise
         self._idle = asyncio.Event()
         self._listener: socket.socket | None = None
         self._resuming: asyncio.TimerHandle | None = None
@@ -103,6 +105,8 @@ class Gateway:
             self._listener = None
         for lifetimes in self._lifetimes.values():
             lifetimes.close()
+        for ages in self._ages.values():
+            ages.close()
         for lender in self._reception.lenders.values():
             lender.close()
         for task in self._greetings:
@@ -127,11 +131,14 @@ class Gateway:
         cluster = session.cluster
         if cluster.id not in self._lifetimes:
             self._lifetimes[cluster.id] = Lifetimes(cluster)
+            self._ages[cluster.id] = Ages(cluster)
         self._lifetimes[cluster.id].begun(session)
+        self._ages[cluster.id].begun(session)
 
     def _ended(self, session: Session) -> None:
         self._sessions.discard(session)
         self._lifetimes[session.cluster.id].ended(session)
+        self._ages[session.cluster.id].ended(session)
         self._reception.lenders[session.cluster.id].forget(session.loan)
         session.cluster.quotas.closed()
         if not self._sessions:

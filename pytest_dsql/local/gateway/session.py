@@ -20,6 +20,7 @@ from pytest_dsql.local.adjudicator.adjudicator import Adjudicator
 from pytest_dsql.local.adjudicator.contender import Contender
 from pytest_dsql.local.cluster import Cluster
 from pytest_dsql.local.gateway import disguise, frames
+from pytest_dsql.local.gateway.ages import outlived
 from pytest_dsql.local.gateway.backend import Backend
 from pytest_dsql.local.gateway.cancel import cancel
 from pytest_dsql.local.gateway.driver import Driver
@@ -154,7 +155,7 @@ class Session:
             return None
         if group.run is not None and plan.statement.kind != "select":
             self.contender.succeeded(group.run, plan, tag)
-        refusal = self.transactions.completed(plan.statement, tag)
+        refusal = self.transactions.completed(plan.statement, tag) or outlived(self, plan)
         if refusal is not None:
             group.refusal = refusal
             group.muted = True

@@ -87,13 +87,14 @@ class Table:
 class Catalog:
     """The clients' tables at one moment."""
 
-    __slots__ = ("_by_name", "client_functions", "stale", "tables", "volatile_functions")
+    __slots__ = ("_by_name", "calling_views", "client_functions", "stale", "tables", "volatile_functions")
 
     def __init__(
         self,
         tables: Sequence[Table],
         volatile_functions: frozenset[str],
         client_functions: frozenset[str],
+        calling_views: frozenset[str] = frozenset(),
         *,
         stale: bool = False,
     ) -> None:
@@ -101,6 +102,7 @@ class Catalog:
         self.tables: Mapping[int, Table] = {table.oid: table for table in tables}
         self.volatile_functions = volatile_functions  #: the names of functions that may answer anything
         self.client_functions = client_functions  #: of those: the clients' own, which may write
+        self.calling_views = calling_views  #: the names of views that call one of these
         self._by_name = {(table.schema, table.name): table for table in tables}
 
     @classmethod
@@ -110,15 +112,16 @@ class Catalog:
         foreign = [_foreign_key(entry) for entry in read["foreign_keys"]]
         volatile = frozenset(read["volatile_functions"])
         tables = [_table(entry, foreign, volatile) for entry in read["tables"]]
-        return cls(tables, volatile, frozenset(read["client_functions"]), stale=read["stale"])
+        calling = frozenset(read["calling_views"])
+        return cls(tables, volatile, frozenset(read["client_functions"]), calling, stale=read["stale"])
 
     def may_call(self, sql: str) -> bool:
-        """Whether a text may call one of the clients' functions."""
+        """Whether a text may call one of the clients' functions, by its name or by that of a view."""
         if not self.client_functions:
             return False
         # Names that aren't quoted mean the same in capitals; behind U& they may be spelled in numbers.
         text = sql.lower()
-        return 'u&"' in text or any(name.lower() in text for name in self.client_functions)
+        return 'u&"' in text or any(name.lower() in text for name in (*self.client_functions, *self.calling_views))
 
     def find(self, schema: str | None, name: str, schemas: Sequence[str]) -> Table | None:
         """The table that a name means to a session whose search path is `schemas`; None: none of the clients'."""

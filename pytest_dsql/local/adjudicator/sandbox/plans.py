@@ -82,7 +82,8 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
         writes=writes,
         inserts=inserts,
         watched=frozenset(table.name for table in (*inserts, *_children(form, writes, catalog))),
-        may_write=bool(writes or form.locks or form.functions & catalog.client_functions),
+        may_write=bool(writes or form.locks or form.functions & catalog.client_functions)
+        or any(name in catalog.calling_views for _, name in form.reads),
         physical=physical,
         sandbox=sandbox,
         capture=again,

@@ -51,7 +51,17 @@ BEGIN
       WHERE provolatile = 'v' AND NOT pytest_dsql_engine_sandbox.is_hidden(nspname)),
     'client_functions', (SELECT COALESCE(json_agg(DISTINCT proname), '[]')
       FROM pg_proc JOIN pg_namespace AS n ON n.oid = pronamespace
-      WHERE provolatile = 'v' AND pytest_dsql_engine_sandbox.is_clients(nspname))));
+      WHERE provolatile = 'v' AND pytest_dsql_engine_sandbox.is_clients(nspname)),
+    -- Views that call one of these, and views on such views.
+    'calling_views', (WITH RECURSIVE calling(oid) AS (
+        SELECT r.ev_class FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = pronamespace
+          JOIN pg_depend AS d ON d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid AND d.classid = 'pg_rewrite'::regclass
+          JOIN pg_rewrite AS r ON r.oid = d.objid
+        WHERE provolatile = 'v' AND pytest_dsql_engine_sandbox.is_clients(nspname)
+        UNION SELECT r.ev_class FROM calling
+          JOIN pg_depend AS d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = calling.oid AND d.classid = 'pg_rewrite'::regclass
+          JOIN pg_rewrite AS r ON r.oid = d.objid
+      ) SELECT COALESCE(json_agg(DISTINCT relname), '[]') FROM calling JOIN pg_class AS c ON c.oid = calling.oid)));
 END
 $$;
 REVOKE EXECUTE ON FUNCTION pytest_dsql_engine_sandbox.described_tables FROM PUBLIC;
