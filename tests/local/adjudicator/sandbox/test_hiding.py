@@ -134,7 +134,7 @@ def test_only_tables_of_foreign_keys_have_triggers(tables: Server) -> None:
         "SELECT DISTINCT adrelid::regclass::text FROM pg_catalog.pg_attrdef",
         "SELECT indexrelid::regclass::text, indrelid::regclass::text FROM pg_index",
         "SELECT ev_class::regclass::text FROM pg_rewrite",
-        "SELECT pg_describe_object(classid, objid, objsubid), pg_describe_object(refclassid, refobjid, 0) FROM pg_depend",
+        "SELECT pg_describe_object(classid, objid, 0), pg_describe_object(refclassid, refobjid, 0) FROM pg_depend",
         "SELECT pg_describe_object(classid, objid, objsubid) FROM pg_shdepend WHERE dbid <> 0",
         "SELECT pg_describe_object(classoid, objoid, objsubid) FROM pg_init_privs",
         "SELECT setconfig FROM pg_db_role_setting",
