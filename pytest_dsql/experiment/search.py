@@ -117,8 +117,10 @@ class _Search:
                     return
             return
         while rate / plan.growth >= plan.start * _LOWEST:
+            before = self._limit
             rate /= plan.growth
-            if self._passes(rate):
+            # Lower still there would be even less evidence.
+            if self._passes(rate) or before == self._limit == "undecided":
                 return
 
     def narrow(self) -> None:

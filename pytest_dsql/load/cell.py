@@ -374,6 +374,7 @@ class Cell:
                 workers=measured.workers,
             ),
             engine_starved=None if measured.engine is None else measured.engine.starved,
+            others_share=0.0 if measured.engine is None else measured.engine.others_share,
             invariants=self.invariants,
             interrupted=measured.interrupted,
             complete=complete,

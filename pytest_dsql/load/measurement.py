@@ -110,8 +110,12 @@ class EngineWork:
 
         These are to blame for a part of the wait: their share of what kept the cores busy.
         """
-        blamed = self.others_ns / self.busy_ns if self.busy_ns else 0.0
-        return self.waited_ns / self.elapsed_ns * blamed if self.elapsed_ns else 0.0
+        return self.waited_ns / self.elapsed_ns * self.others_share if self.elapsed_ns else 0.0
+
+    @property
+    def others_share(self) -> float:
+        """The part that others had of what kept the cores busy."""
+        return self.others_ns / self.busy_ns if self.busy_ns else 0.0
 
     def plus(self, other: EngineWork) -> EngineWork:
         """Return this and another window together."""

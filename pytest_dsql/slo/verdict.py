@@ -24,6 +24,10 @@ LOOKS: Final = 3
 MOST_CANCELLED: Final = 0.001
 #: A cell is not extended when even its last look would stay below this part of the requests needed.
 _WITHIN_REACH: Final = 0.8
+#: Other programs that used no more than this part of the CPU can't have made most requests of a closed loop late.
+_LITTLE: Final = 0.1
+#: Percentiles that most requests are far below.
+_TAILS: Final = ("p95", "p99", "p999")
 
 
 def level_of(look: int, looks: int) -> float:
@@ -118,6 +122,10 @@ def judge(slo: Slo, evidence: Evidence, *, look: int = 1, looks: int = 1) -> Ver
         alone = _fails_without_waits(objectives, evidence, look, looks, level)
         if alone:
             return Verdict("fail", (*failed, *alone, *near), results, look, **hindered)
+    if failed and starved is not None and not found:
+        plain = _plainly_missed(decided, evidence)
+        if plain is not None:
+            return Verdict("fail", (*failed, plain, *near), results, look, **hindered)
     if failed and near:
         who = "the generator was at its limit" if signs else "other programs kept the embedded engine waiting"
         first = f"An objective was missed while {who}, which says nothing about the database."
@@ -137,6 +145,25 @@ def judge(slo: Slo, evidence: Evidence, *, look: int = 1, looks: int = 1) -> Ver
         who = "the generator was near its limit" if signs else "other programs kept the embedded engine waiting"
         at_least = [f"At least: {who}, so the database may do better than this."]
     return Verdict("pass", (f"{met}: {nearest.sentence}", *at_least, *near), results, look, False, **hindered)
+
+
+def _plainly_missed(decided: Sequence[_Decided], evidence: Evidence) -> str | None:
+    """Return why other programs can't be what a starved engine missed a limit by; None when they can.
+
+    In closed loop they make a request at most so much longer, on the whole, as their share of the cores is. So when
+    they had little and not a few requests but most took longer than a limit, it is missed without them. In open loop
+    the same share may be what makes a queue grow without end.
+    """
+    if evidence.generator.offered_rate is not None or evidence.others_share > _LITTLE:
+        return None
+    for one in decided:
+        result = one.result
+        if result.outcome == "fail" and result.metric in _TAILS and 2 * result.over > result.n:
+            return (
+                f"Other programs used only {wording.percent(evidence.others_share)} of the CPU that was used, and most "
+                f"requests of {result.transaction} were over its {result.metric}, which can't be their doing."
+            )
+    return None
 
 
 def _fails_without_waits(

@@ -51,6 +51,14 @@ def test_a_system_that_carries_nothing_ends_the_search() -> None:
     assert found.passes == 0
 
 
+def test_a_search_for_want_of_evidence_does_not_go_where_there_is_less() -> None:
+    found = search(lambda _rate: "inconclusive", SearchPlan(start=640, most=1_000))
+    assert [trial.rate for trial in found.trials] == [640, 640, 320, 320]
+    assert (found.low, found.high, found.limit) == (None, 320, "undecided")
+    near = search(told("inconclusive", "inconclusive", "pass"), SearchPlan(start=100, most=200, precision=1.0))
+    assert (near.low, near.high, near.limit) == (50, 100, "undecided")
+
+
 def test_the_highest_rate_allowed_is_no_limit_of_the_database() -> None:
     found = search(carries(1e9), SearchPlan(start=10, most=100))
     assert (found.low, found.high, found.limit) == (100, None, "none")

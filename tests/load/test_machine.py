@@ -15,7 +15,7 @@ import pytest
 
 from pytest_dsql.connect.endpoint import Endpoint
 from pytest_dsql.load.fleet import run_cell
-from pytest_dsql.load.machine import MachineWatch
+from pytest_dsql.load.machine import MachineWatch, _busy_ticks
 from pytest_dsql.load.measurement import EngineWork
 from pytest_dsql.transaction import Mix
 from tests.load.conftest import cell_plan
@@ -90,8 +90,18 @@ def test_a_cell_looks_at_the_engine_from_its_warm_up_to_the_end_of_its_window(en
     assert run_cell(cell_plan(endpoint, Mix({look: 1}))).engine is None
 
 
+def test_what_the_network_interrupts_take_is_no_other_programs() -> None:
+    """The run's own packets on the loopback are interrupts as well."""
+    #         user nice system idle iowait irq softirq steal
+    timed = [1000, 100, 500, 9000, 50, 30, 200, 7]  # a kernel that times interrupts charges no process for them
+    ticked = [1000, 100, 300, 9000, 50, 0, 200, 7]  # one that counts at ticks has them in the processes' times too
+    assert _busy_ticks(timed) == _busy_ticks([*timed[:5], 90, 600, 7]) == 1607
+    assert _busy_ticks(ticked) == 1607
+
+
 def test_two_windows_add_up() -> None:
     first, second = EngineWork(10, 5, 4, 2, 8), EngineWork(30, 5, 6, 2, 8)
     assert first.plus(second) == EngineWork(40, 10, 10, 4, 16)
     assert first.starved == 0.125
+    assert first.others_share == 0.25
     assert EngineWork(0, 0, 0, 0, 0).starved == 0

@@ -163,6 +163,20 @@ class TestStarvedEngine:
         """Spread over ten requests a twentieth of a process is 50 ms; but of a request at its limit it is 5."""
         assert judge(P99, evidence(read(10, slow=range(10)), engine_starved=0.05)).outcome == "fail"
 
+    def test_a_run_that_saturates_itself_beside_a_little_load_fails(self) -> None:
+        """60 processes wait, and others have 4 % of the CPU: 2.4 of the 60 are theirs, and those are no excuse."""
+        saturated = read(500, slow=range(400))  # in 10 s: 48 ms of its second are theirs
+        facts = evidence(saturated, engine_starved=2.4, others_share=0.04)
+        verdict = judge(P99, facts)
+        assert verdict.outcome == "fail"
+        assert "4 % of the CPU" in verdict.reasons[1]
+        assert len(verdict.engine_signs) == 1
+        few = evidence(read(500, slow=spread(200, 500)), engine_starved=2.4, others_share=0.04)
+        much = evidence(saturated, engine_starved=2.4, others_share=0.11)
+        opened = replace(facts, generator=replace(HEALTHY, offered_rate=50.0))
+        busy = replace(facts, generator=replace(HEALTHY, cpu=0.9))
+        assert [judge(P99, one).outcome for one in (few, much, opened, busy)] == ["invalid"] * 4
+
     def test_a_generator_at_its_limit_is_named_first(self) -> None:
         facts = evidence(read(5000, slow=spread(200, 5000)), engine_starved=6.0, generator=replace(HEALTHY, cpu=0.9))
         verdict = judge(P99, facts)
