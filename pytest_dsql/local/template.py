@@ -62,6 +62,7 @@ _CATALOG: Final = (
     "adjudicator/sandbox/helpers.sql",
     "adjudicator/sandbox/generation.sql",
     "adjudicator/sandbox/functions.sql",
+    "adjudicator/sandbox/rowsets.sql",
     "adjudicator/sandbox/triggers.sql",
     "adjudicator/sandbox/upkeep.sql",
     "adjudicator/sandbox/following.sql",

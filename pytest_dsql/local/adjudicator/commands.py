@@ -38,21 +38,17 @@ LEAVE: Final = own_command(
 _WAYS: Final = ("seqscan", "bitmapscan", "hashjoin", "mergejoin")
 #: Around many rows that one statement writes: each is looked up by an index, however large the table is. Clients may
 #: have set the same.
-BY_INDEX: Final = own_command(
-    "SELECT "
-    + ", ".join(
-        f"pg_catalog.set_config_by_name('{PREFIX}.enable_{way}', pg_catalog.show_config_by_name('enable_{way}'), true),"
-        f" pg_catalog.set_config_by_name('enable_{way}', 'off', true)"
-        for way in _WAYS
-    )
+BY_INDEX_SQL: Final = "SELECT " + ", ".join(
+    f"pg_catalog.set_config_by_name('{PREFIX}.enable_{way}', pg_catalog.show_config_by_name('enable_{way}'), true),"
+    f" pg_catalog.set_config_by_name('enable_{way}', 'off', true)"
+    for way in _WAYS
 )
-AS_BEFORE: Final = own_command(
-    "SELECT "
-    + ", ".join(
-        f"pg_catalog.set_config_by_name('enable_{way}', pg_catalog.show_config_by_name('{PREFIX}.enable_{way}'), true)"
-        for way in _WAYS
-    )
+AS_BEFORE_SQL: Final = "SELECT " + ", ".join(
+    f"pg_catalog.set_config_by_name('enable_{way}', pg_catalog.show_config_by_name('{PREFIX}.enable_{way}'), true)"
+    for way in _WAYS
 )
+BY_INDEX: Final = own_command(BY_INDEX_SQL)
+AS_BEFORE: Final = own_command(AS_BEFORE_SQL)
 #: How many messages PostgreSQL answers to a command of ours that gives one row: as `run.own_execution` says.
 OWN_MESSAGES: Final = 6
 #: Rows that the transaction has written, cascades included: counted for DSQL's limit.

@@ -15,8 +15,10 @@ NONE = frozenset[str]()
 
 def table(oid: int, name: str, columns: tuple[str, ...], referenced: tuple[ForeignKey, ...] = ()) -> Table:
     key = Key(100 + oid, f"{name}_pkey", (columns[0],), True, True, "{row}." + columns[0])
+    types = ("integer",) * len(columns)
     return Table(
-        oid, "public", name, False, columns, NONE, NONE, NONE, NONE, NONE, (key,), False, False, (), referenced
+        *(oid, "public", name, False, columns, NONE, NONE, NONE, NONE, NONE),
+        *((key,), False, False, (), referenced, types, ()),
     )
 
 
@@ -103,6 +105,9 @@ def test_nothing_changes_places_with_what_may_be_anything() -> None:
         "UPDATE item SET n = $2 WHERE k = $1 AND random() > 0.5",
         "UPDATE item SET n = $2 FROM other WHERE item.k = $1",
         "UPDATE item SET n = DEFAULT WHERE k = $1",
+        "UPDATE item SET n = $2 WHERE k = $1 AND item IS NOT NULL",
+        "DELETE FROM item WHERE k = $1 AND ctid IS NOT NULL",
+        "UPDATE item SET (n, note) = ($2, 'x') WHERE k = $1",
         "DELETE FROM parent WHERE k = $1",
         "DELETE FROM item WHERE n = $1",
         "INSERT INTO item SELECT $1, v FROM other",

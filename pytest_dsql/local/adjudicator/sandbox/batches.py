@@ -8,19 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Final, final
 
 from pytest_dsql.local.adjudicator.sandbox.catalog import Catalog, Table
 from pytest_dsql.local.adjudicator.sandbox.forms import Form
-from pytest_dsql.local.adjudicator.sandbox.forms import form as form_of
-from pytest_dsql.local.adjudicator.sandbox.names import PREFIX, hidden_schema
-from pytest_dsql.local.adjudicator.sandbox.texts import Edit, Source, identifier
-from pytest_dsql.local.adjudicator.sandbox.upserts import arbiters, upsert
+from pytest_dsql.local.adjudicator.sandbox.rowsets import fits, parameters, rowset
+from pytest_dsql.local.adjudicator.sandbox.upserts import arbiters
 from pytest_dsql.local.dialect.tree import Body, only, string, strings
-
-#: The parameters' rows, and their columns before the parameters' numbers.
-_ROWS: Final = f"{PREFIX}_p"
-_COLUMN: Final = f"{PREFIX}_p"
 
 #: The functions that may be called: of their arguments alone, or of the transaction.
 _FUNCTIONS: Final = frozenset({"now", "transaction_timestamp", "lower", "upper", "abs", "round", "length", "concat"})
@@ -45,12 +39,7 @@ class Batch:
 
     def text(self) -> str:
         """The one statement; its parameters are arrays."""
-        together = _text(self.form, self.table, self.numbers)
-        if not self.upserts:
-            return together
-        found = upsert(form_of(together), self.table, Source(together), (), captured=False)
-        assert found is not None
-        return found[0]
+        return rowset(self.form, self.table, self.numbers)
 
 
 def batch(form: Form, table: Table, catalog: Catalog) -> Batch | None:
@@ -69,6 +58,7 @@ def batch(form: Form, table: Table, catalog: Catalog) -> Batch | None:
         # What a foreign key does to other rows isn't told by the text.
         or any(key.on_delete in "cnd" or key.on_update in "cnd" for key in table.referenced)
         or table.identity is None
+        or not fits(form, table, catalog)
     ):
         return None
     place = {column: number for number, column in enumerate(table.identity.columns)}
@@ -98,7 +88,7 @@ def batch(form: Form, table: Table, catalog: Catalog) -> Batch | None:
             return None
     else:
         return None
-    numbers = tuple(sorted({node["number"] for node in _parameters(form.body) if "number" in node}))
+    numbers = tuple(sorted({node["number"] for node in parameters(form.body) if "number" in node}))
     if not numbers:
         return None
     key = tuple(found[number] for number in range(len(place))) if len(found) == len(place) else None
@@ -118,9 +108,9 @@ def _upserts_its_row(
         number = _parameter(value)
         if name in kept or (number is not None and given.get(name) != number):
             return False
-        if number is None and any(_parameters(value)):
+        if number is None and any(parameters(value)):
             return False
-    return not any(_parameters(clause.get("whereClause", {})))
+    return not any(parameters(clause.get("whereClause", {})))
 
 
 def _single_row(form: Form) -> list[Body] | None:
@@ -151,59 +141,3 @@ def _named(condition: Body | None, place: dict[str, int]) -> Iterator[tuple[int,
                 last = strings(column["fields"])[-1:] if name == "ColumnRef" else []
                 if number is not None and last and last[0] in place:
                     yield place[last[0]], number
-
-
-def _parameters(body: Body) -> Iterator[Body]:
-    """The parameters' nodes."""
-    stack: list[Any] = [body]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, list):
-            stack += value
-        elif isinstance(value, dict):
-            if "ParamRef" in value:
-                yield value["ParamRef"]
-            else:
-                stack += value.values()
-
-
-def _text(form: Form, table: Table, numbers: tuple[int, ...]) -> str:
-    source = Source(form.sql)
-    first, behind = source.relation(form.body["relation"].get("location", 0))
-    place = f"{identifier(hidden_schema(table.schema))}.{identifier(table.name)}"
-    if "alias" not in form.body["relation"]:
-        place = f"{place} AS {identifier(table.name)}"
-    edits: list[Edit] = [(first, behind, place)]
-    proposed = {
-        target["ResTarget"]["val"]["ParamRef"]["location"]: target["ResTarget"]["name"]
-        for target in form.body.get("onConflictClause", {}).get("targetList", ())
-        if "ParamRef" in target["ResTarget"]["val"]
-    }
-    for node in _parameters(form.body):
-        if "location" in node and node["location"] in proposed:
-            token = source.tokens[source.number(node["location"])]
-            edits.append((token.start, token.end, f"excluded.{identifier(proposed[node['location']])}"))
-            continue
-        token = source.tokens[source.number(node.get("location", 0))]
-        edits.append((token.start, token.end, f"{_ROWS}.{_COLUMN}{node['number']}"))
-    returning = source.find(("RETURNING",)) if "returningClause" in form.body else None
-    end = source.end if returning is None else source.tokens[returning].start
-    arrays = ", ".join(f"pg_catalog.unnest(${place})" for place in range(1, len(numbers) + 1))
-    columns = ", ".join(f"{_COLUMN}{number}" for number in numbers)
-    rows = f"ROWS FROM ({arrays}) AS {_ROWS}({columns})"
-    if form.command == "InsertStmt":
-        values = source.find(("VALUES",))
-        assert values is not None
-        closing = source.find((")",), values)
-        assert closing is not None
-        opening = source.tokens[values + 1]
-        edits += [
-            (source.tokens[values].start, opening.end, "SELECT "),
-            (source.tokens[closing].start, source.tokens[closing].end, f" FROM {rows}"),
-        ]
-    else:
-        where = source.find(("WHERE",))
-        assert where is not None
-        start = source.tokens[where].start
-        edits.append((start, start, f"{'FROM' if form.command == 'UpdateStmt' else 'USING'} {rows} "))
-    return source.piece(0, end, edits)

@@ -66,6 +66,8 @@ class Table:
     insert_only: bool  #: some role may insert into it, and not read it
     references: tuple[ForeignKey, ...]  #: its own foreign keys
     referenced: tuple[ForeignKey, ...]  #: the foreign keys that point to it
+    types: tuple[str, ...]  #: of the columns, as SQL names them
+    defaults: tuple[tuple[str, str], ...]  #: columns and their defaults' SQL, identity columns too
 
     @property
     def identity(self) -> Key | None:
@@ -155,4 +157,6 @@ def _table(entry: dict[str, Any], foreign: Sequence[ForeignKey], volatile: froze
         insert_only=entry["insert_only"],
         references=tuple(key for key in foreign if key.table == entry["oid"]),
         referenced=tuple(key for key in foreign if key.parent == entry["oid"]),
+        types=tuple(entry["types"]),
+        defaults=tuple(entry["defaults"].items()),
     )

@@ -13,7 +13,7 @@ _MESSAGE: Final = "M"
 _CONTEXT: Final = "W"
 
 _NO_PRIVILEGE: Final = re.compile(r"permission denied for view (.+)")
-_HIDDEN: Final = re.compile(rf'"?{PREFIX}_[vos]_[0-9a-f]{{32}}"?')
+_HIDDEN: Final = re.compile(rf'"?{PREFIX}_[vosw]_[0-9a-f]{{32}}"?')
 
 
 def seen_by_client(fields: Mapping[str, bytes], catalog: Catalog) -> dict[str, bytes]:

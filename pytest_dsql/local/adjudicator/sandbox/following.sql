@@ -94,7 +94,8 @@ BEGIN
   PERFORM pytest_dsql_engine_sandbox.remove(h);
   DELETE FROM pytest_dsql_engine_sandbox.watched WHERE relid = h.relid;
   FOR f IN SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'pytest_dsql_engine_sandbox'::regnamespace
-    AND proname::text = ANY (ARRAY['write_' || h.relid, 'events_' || h.relid, 'freed_' || h.relid, 'shared_' || h.relid, 'keys_' || h.relid])
+    AND proname::text = ANY (ARRAY['write_' || h.relid, 'events_' || h.relid, 'freed_' || h.relid, 'shared_' || h.relid, 'keys_' || h.relid,
+      'rows_written_' || h.relid, 'rows_deleted_' || h.relid])
   LOOP
     EXECUTE 'DROP FUNCTION ' || f;
   END LOOP;
@@ -106,7 +107,7 @@ DECLARE
   s name;
 BEGIN
   FOR s IN
-    SELECT nspname FROM pg_namespace WHERE nspname ~ '^pytest_dsql_engine_[vos]_[0-9a-f]{32}$' AND right(nspname, 32) NOT IN (
+    SELECT nspname FROM pg_namespace WHERE nspname ~ '^pytest_dsql_engine_[vosw]_[0-9a-f]{32}$' AND right(nspname, 32) NOT IN (
       SELECT md5(nspname) FROM pg_namespace WHERE pytest_dsql_engine_sandbox.is_clients(nspname))
   LOOP
     EXECUTE format('DROP SCHEMA %I CASCADE', s);

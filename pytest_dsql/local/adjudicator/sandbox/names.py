@@ -32,5 +32,10 @@ def stage_schema(schema: str) -> str:
     return f"{PREFIX}_s_{_digest(schema)}"
 
 
+def written_schema(schema: str) -> str:
+    """The schema of the views of the rows that sandboxes have written."""
+    return f"{PREFIX}_w_{_digest(schema)}"
+
+
 def _digest(schema: str) -> str:
     return hashlib.md5(schema.encode(), usedforsecurity=False).hexdigest()

@@ -8,6 +8,7 @@ BEGIN
     WHERE relkind IN ('r', 'v') AND pytest_dsql_engine_sandbox.is_clients(nspname)
   ), described AS (
     SELECT attrelid, json_agg(attname ORDER BY attnum) AS columns,
+      json_agg(format_type(atttypid, atttypmod) ORDER BY attnum) AS types,
       json_agg(attname ORDER BY attnum) FILTER (WHERE attgenerated <> '') AS generated,
       json_agg(attname ORDER BY attnum) FILTER (WHERE attidentity <> '') AS identities,
       json_agg(attname ORDER BY attnum) FILTER (WHERE attidentity = 'a') AS always,
@@ -35,7 +36,7 @@ BEGIN
     'stale', EXISTS (SELECT FROM pytest_dsql_engine_sandbox.stale),
     'tables', (SELECT COALESCE(json_agg(json_build_object(
         'oid', r.oid::bigint, 'schema', nspname, 'name', relname, 'view', relkind = 'v', 'columns', COALESCE(columns, '[]'),
-        'generated', COALESCE(generated, '[]'), 'identities', COALESCE(identities, '[]'), 'always', COALESCE(always, '[]'),
+        'types', COALESCE(types, '[]'), 'generated', COALESCE(generated, '[]'), 'identities', COALESCE(identities, '[]'), 'always', COALESCE(always, '[]'),
         'ungroupable', COALESCE(ungroupable, '[]'),
         'defaults', COALESCE(defaults, '{}'), 'keys', COALESCE(keys, '[]'), 'extra_unique', COALESCE(extra, false),
         'insert_only', relkind = 'r' AND EXISTS (SELECT FROM pg_roles AS p WHERE NOT rolsuper AND NOT starts_with(rolname::text, 'pg_')

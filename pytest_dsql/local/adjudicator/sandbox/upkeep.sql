@@ -57,6 +57,7 @@ DECLARE
   defaults text;
   events text;
   stage text := format('%I.%I', pytest_dsql_engine_sandbox.stage_schema(schema::name), name);
+  written text := format('%I.%I', pytest_dsql_engine_sandbox.written_schema(schema::name), name);
 BEGIN
   SELECT array_agg(a.attname ORDER BY attnum),
     COALESCE(array_agg(a.attname ORDER BY attnum) FILTER (WHERE attgenerated <> ''), '{}'),
@@ -90,6 +91,7 @@ BEGIN
   events := pytest_dsql_engine_sandbox.events_function(relation, schema, name, columns, h.overlay_name);
   h.functions := concat(
     pytest_dsql_engine_sandbox.write_function(relation, schema, name, columns, generated, h.overlay_name), events,
+    pytest_dsql_engine_sandbox.rowset_functions(relation, h.overlay_name),
     pytest_dsql_engine_sandbox.reporting(relation, schema, name, h.overlay_name));
   h.neighbours := ARRAY(
     SELECT confrelid FROM pg_constraint WHERE conrelid = relation AND contype = 'f' AND confrelid <> relation
@@ -109,8 +111,12 @@ FOR EACH ROW EXECUTE FUNCTION pytest_dsql_engine_sandbox.write_{relid}();
     'stage', CASE WHEN h.keys IS NOT NULL THEN pytest_dsql_engine_sandbox.fill($t$
 CREATE VIEW {stage} AS SELECT {overlaid} FROM {overlay} AS o;
 {defaults}
-CREATE TRIGGER pytest_dsql_engine INSTEAD OF INSERT ON {stage} FOR EACH ROW EXECUTE FUNCTION pytest_dsql_engine_sandbox.write_{relid}('proposal');$t$,
-      'relid', relation::text,
+CREATE TRIGGER pytest_dsql_engine INSTEAD OF INSERT ON {stage} FOR EACH ROW EXECUTE FUNCTION pytest_dsql_engine_sandbox.write_{relid}('proposal');
+CREATE VIEW {written} AS SELECT {overlaid}, o.ctid AS pytest_dsql_engine FROM {overlay} AS o;
+{defaults of written}
+GRANT SELECT, INSERT, DELETE ON {written} TO PUBLIC;$t$, -- a transaction finds its own rows there, and no others
+      'relid', relation::text, 'written', written,
+      'defaults of written', CASE WHEN defaults IS NOT NULL THEN format('ALTER VIEW %s %s;', written, defaults) END,
       'stage', stage, 'overlay', h.overlay_name, 'overlaid', pytest_dsql_engine_sandbox.each('o.{c}', columns, ', '),
       'defaults', CASE WHEN defaults IS NOT NULL THEN format('ALTER VIEW %s %s;', stage, defaults) END) END,
     'view', h.view_name, 'table', h.place, 'overlay', h.overlay_name, 'relid', relation::text,
@@ -148,9 +154,10 @@ $$;
 CREATE FUNCTION pytest_dsql_engine_sandbox.make_schemas(schema text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF to_regnamespace(pytest_dsql_engine_sandbox.view_schema(schema::name)::text) IS NULL THEN
-    EXECUTE format('CREATE SCHEMA %1$I; CREATE SCHEMA %2$I; CREATE SCHEMA %3$I; GRANT USAGE ON SCHEMA %1$I, %3$I TO PUBLIC',
+    EXECUTE format('CREATE SCHEMA %1$I; CREATE SCHEMA %2$I; CREATE SCHEMA %3$I; CREATE SCHEMA %4$I;'
+      'GRANT USAGE ON SCHEMA %1$I, %3$I, %4$I TO PUBLIC',
       pytest_dsql_engine_sandbox.view_schema(schema::name), pytest_dsql_engine_sandbox.overlay_schema(schema::name),
-      pytest_dsql_engine_sandbox.stage_schema(schema::name));
+      pytest_dsql_engine_sandbox.stage_schema(schema::name), pytest_dsql_engine_sandbox.written_schema(schema::name));
   END IF;
 END
 $$;
@@ -164,6 +171,7 @@ DECLARE
   present pytest_dsql_engine_sandbox.helper;
   wanted pytest_dsql_engine_sandbox.helper;
   stage regclass;
+  written regclass;
 BEGIN
   SELECT nspname, relname INTO schema, name FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace
   WHERE c.oid = relation AND relkind = 'r' AND pytest_dsql_engine_sandbox.is_clients(nspname);
@@ -187,7 +195,8 @@ BEGIN
     EXECUTE wanted.functions;
   END IF;
   stage := to_regclass(format('%I.%I', pytest_dsql_engine_sandbox.stage_schema(schema::name), name));
-  PERFORM pytest_dsql_engine_sandbox.detach(ARRAY[wanted.view_name::regclass, wanted.overlay_name::regclass, stage]);
+  written := to_regclass(format('%I.%I', pytest_dsql_engine_sandbox.written_schema(schema::name), name));
+  PERFORM pytest_dsql_engine_sandbox.detach(ARRAY[wanted.view_name::regclass, wanted.overlay_name::regclass, stage, written]);
   PERFORM pytest_dsql_engine_sandbox.hide_triggers(ARRAY[wanted.view_name::regclass, wanted.overlay_name::regclass, stage]);
   PERFORM pytest_dsql_engine_sandbox.copy_privileges(relation, wanted.view_name::regclass);
   PERFORM pytest_dsql_engine_sandbox.copy_privileges(relation, stage);

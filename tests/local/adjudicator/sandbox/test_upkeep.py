@@ -110,13 +110,13 @@ def test_nothing_is_left_of_dropped_tables(tables: Server) -> None:
     tables.admin.execute("DROP SCHEMA s CASCADE")
     tables.catalog()
     left = tables.superuser.execute(
-        r"""SELECT relname FROM pg_class WHERE relnamespace::regnamespace::text ~ '_engine_[vos]_'
+        r"""SELECT relname FROM pg_class WHERE relnamespace::regnamespace::text ~ '_engine_[vosw]_'
         UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'pytest_dsql_engine_sandbox'::regnamespace
           AND proname ~ '_[0-9]+$'
         UNION ALL SELECT place FROM pytest_dsql_engine_sandbox.helper
         UNION ALL SELECT relid::text FROM pytest_dsql_engine_sandbox.watched
         UNION ALL SELECT nspname FROM pg_namespace
-          WHERE nspname ~ '_engine_[vos]_' AND right(nspname, 32) <> md5('public')"""
+          WHERE nspname ~ '_engine_[vosw]_' AND right(nspname, 32) <> md5('public')"""
     ).fetchall()
     assert left == []
 
