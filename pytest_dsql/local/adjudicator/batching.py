@@ -58,6 +58,7 @@ Parsed: TypeAlias = "tuple[bytes, bytes]"
 class Step:
     """Statements that follow each other. With a batch they are of one text, and no two of them write the same row."""
 
+    whole: bool = False  #: one that has written many rows
     batch: Batch | None = None
     types: tuple[int, ...] = ()  #: of the batch's parameters
     formats: tuple[int, ...] = ()
@@ -67,7 +68,12 @@ class Step:
     @property
     def at_once(self) -> bool:
         """Whether it is done as one statement."""
-        return len(self.values) >= _MANY
+        return self.whole or len(self.values) >= _MANY
+
+    @property
+    def by_index(self) -> bool:
+        """Whether each row is to be looked up, however large the table is."""
+        return not self.whole
 
     @property
     def rows(self) -> int:
@@ -76,6 +82,10 @@ class Step:
 
     def execution(self) -> tuple[bytes, bytes, bytes]:
         """That one statement, as `Entry.execution` gives it."""
+        if self.whole:
+            many = self.entries[0].of_many_rows()
+            assert many is not None
+            return many
         assert self.batch is not None
         count = len(self.types).to_bytes(2, "big")
         types = count + b"".join(_ARRAYS[oid].to_bytes(4, "big") for oid in self.types)
@@ -127,17 +137,21 @@ def steps(log: Sequence[Entry], described: Mapping[Parsed, tuple[int, ...]]) -> 
             row = None if found is None or values is None else found.row(values)
         if batch is None or found is None or values is None or not (row or _fails_if_misplaced(batch, upserted)):
             opened, of_row = {}, {}
-            made.append(Step(entries=[entry]))
+            made.append(Step(_is_large(entry), entries=[entry]))
             continue
         number = opened.get(text, -1)
         if number < 0 or (row is not None and of_row.get(row, -1) >= number):
             number = opened[text] = len(made)
-            made.append(Step(batch, found.types, found.formats))
+            made.append(Step(False, batch, found.types, found.formats))
         made[number].entries.append(entry)
         made[number].values.append([values[place] for place in found.places])
         if row is not None:
             of_row[row] = number
     return made
+
+
+def _is_large(entry: Entry) -> bool:
+    return (entry.rows or 0) >= _MANY and entry.of_many_rows() is not None
 
 
 def _fails_if_misplaced(batch: Batch, upserted: AbstractSet[int]) -> bool:

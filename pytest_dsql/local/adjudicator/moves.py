@@ -124,10 +124,15 @@ class Moves:
         expected: list[int | None] = [None, None]  # what comes first are two commands of ours
         for entry in parts(made) if made else work.log:
             if isinstance(entry, Step):
-                messages.add(BY_INDEX)
+                for one in entry.entries:
+                    work.keys.locked |= one.locked
+                    work.keys.shared |= one.shared
+                if entry.by_index:
+                    messages.add(BY_INDEX)
                 messages.execute(*entry.execution())
-                messages.add(AS_BEFORE)
-                expected += (None, entry.rows, None)
+                if entry.by_index:
+                    messages.add(AS_BEFORE)
+                expected += (None, entry.rows, None) if entry.by_index else (entry.rows,)
                 continue
             work.keys.locked |= entry.locked
             work.keys.shared |= entry.shared

@@ -87,6 +87,18 @@ class Entry:
         sql = self.sql if text.sql is None else text.sql.encode()
         return sql, self.types, with_last_column(self.bound, text)
 
+    def of_many_rows(self) -> tuple[bytes, bytes, bytes] | None:
+        """The same in the sandbox for a statement that has written many rows; None: it is done again as it is."""
+        texts = self.texts
+        if texts is None or self.copied is not None:
+            return None
+        if self.captured is not None:
+            many = None if texts.capture is None else texts.capture.many
+            return None if many is None else (many.encode(), NO_PARAMETERS, _bound_array(self.captured))
+        if texts.whole is None:
+            return None
+        return texts.whole.text().encode(), self.types, _without_columns(self.bound)
+
 
 @final
 class Work:
@@ -175,18 +187,28 @@ def with_last_column(bound: bytes, text: Text) -> bytes:
     """The same with a format for the column that our text adds to the client's."""
     if text.last == "client":
         return bound
+    if not text.rows:
+        return _without_columns(bound)
+    place = _behind_values(bound)
+    formats = int.from_bytes(bound[place : place + 2], "big")
+    if formats <= 1:
+        return bound
+    return bound[:place] + (formats + 1).to_bytes(2, "big") + bound[place + 2 :] + NO_PARAMETERS
+
+
+def _without_columns(bound: bytes) -> bytes:
+    """The same without formats for the columns of the answer."""
+    return bound[: _behind_values(bound)] + NO_PARAMETERS
+
+
+def _behind_values(bound: bytes) -> int:
     place = 2 + 2 * int.from_bytes(bound[:2], "big")
     count = int.from_bytes(bound[place : place + 2], "big")
     place += 2
     for _ in range(count):
         length = int.from_bytes(bound[place : place + 4], "big", signed=True)
         place += 4 + max(length, 0)
-    formats = int.from_bytes(bound[place : place + 2], "big")
-    if not text.rows:
-        return bound[:place] + NO_PARAMETERS
-    if formats <= 1:
-        return bound
-    return bound[:place] + (formats + 1).to_bytes(2, "big") + bound[place + 2 :] + NO_PARAMETERS
+    return place
 
 
 def _bound_array(rows: tuple[bytes, ...]) -> bytes:

@@ -8,6 +8,7 @@ from typing import final
 from pytest_dsql.local.adjudicator.sandbox.catalog import Catalog, Table
 from pytest_dsql.local.adjudicator.sandbox.forms import Form
 from pytest_dsql.local.adjudicator.sandbox.names import hidden_schema
+from pytest_dsql.local.adjudicator.sandbox.rowsets import captured
 from pytest_dsql.local.adjudicator.sandbox.texts import identifier, listed
 
 
@@ -18,6 +19,7 @@ class Capture:
 
     physical: str
     sandbox: str
+    many: str | None = None  #: the same as `sandbox`, for many rows
 
 
 def captures(form: Form, catalog: Catalog, table: Table) -> bool:
@@ -70,7 +72,7 @@ def capture(form: Form, table: Table) -> Capture | None:
             f" WHERE NOT EXISTS (SELECT FROM {helper} AS t WHERE {same})",
         )
     if form.command == "InsertStmt":
-        return Capture(f"INSERT INTO {own} {insert}", f"INSERT INTO {helper} {insert}")
+        return Capture(f"INSERT INTO {own} {insert}", f"INSERT INTO {helper} {insert}", captured(table, rows))
     if form.command == "UpdateStmt" and others:
         return Capture(*(f"UPDATE {place} AS t SET {update} FROM {rows} WHERE {same}" for place in (own, helper)))
     if form.command == "DeleteStmt":

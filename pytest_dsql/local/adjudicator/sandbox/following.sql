@@ -87,15 +87,15 @@ END
 $$;
 
 -- Removes what belongs to nothing any more.
-CREATE FUNCTION pytest_dsql_engine_sandbox.forget(h pytest_dsql_engine_sandbox.helper) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION pytest_dsql_engine_sandbox.forget(relation oid) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   f text;
 BEGIN
-  PERFORM pytest_dsql_engine_sandbox.remove(h);
-  DELETE FROM pytest_dsql_engine_sandbox.watched WHERE relid = h.relid;
+  PERFORM pytest_dsql_engine_sandbox.remove(h) FROM pytest_dsql_engine_sandbox.helper AS h WHERE h.relid = relation;
+  DELETE FROM pytest_dsql_engine_sandbox.watched WHERE relid = relation;
   FOR f IN SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'pytest_dsql_engine_sandbox'::regnamespace
-    AND proname::text = ANY (ARRAY['write_' || h.relid, 'events_' || h.relid, 'freed_' || h.relid, 'shared_' || h.relid, 'keys_' || h.relid,
-      'rows_written_' || h.relid, 'rows_deleted_' || h.relid])
+    AND proname::text = ANY (ARRAY['write_' || relation, 'events_' || relation, 'freed_' || relation, 'shared_' || relation,
+      'keys_' || relation, 'rows_written_' || relation, 'rows_deleted_' || relation])
   LOOP
     EXECUTE 'DROP FUNCTION ' || f;
   END LOOP;
@@ -123,17 +123,20 @@ SET pytest_dsql_engine.renewing = on SET client_min_messages = warning SET lock_
 DECLARE
   changed oid[];
   relation oid;
-  h pytest_dsql_engine_sandbox.helper;
 BEGIN
   WITH taken AS (DELETE FROM pytest_dsql_engine_sandbox.stale RETURNING relid)
   SELECT array_agg(DISTINCT relid) INTO changed FROM taken;
   IF changed IS NULL THEN
     RETURN;
   END IF;
-  FOR h IN SELECT * FROM pytest_dsql_engine_sandbox.helper AS p WHERE NOT EXISTS (SELECT FROM pg_class AS c WHERE c.oid = p.relid) LOOP
-    changed := changed || h.neighbours;
+  -- A table that is dropped at once has no helpers yet.
+  FOR relation IN
+    SELECT relid FROM (SELECT relid FROM pytest_dsql_engine_sandbox.helper UNION SELECT relid FROM pytest_dsql_engine_sandbox.watched) AS p
+    WHERE NOT EXISTS (SELECT FROM pg_class AS c WHERE c.oid = p.relid)
+  LOOP
+    changed := changed || (SELECT neighbours FROM pytest_dsql_engine_sandbox.helper WHERE relid = relation);
     BEGIN
-      PERFORM pytest_dsql_engine_sandbox.forget(h);
+      PERFORM pytest_dsql_engine_sandbox.forget(relation);
     EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
       INSERT INTO pytest_dsql_engine_sandbox.stale VALUES (0);
     END;

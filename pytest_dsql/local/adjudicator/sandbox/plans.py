@@ -15,6 +15,7 @@ from pytest_dsql.local.adjudicator.sandbox.generated import assigns_generated
 from pytest_dsql.local.adjudicator.sandbox.grouping import grouped
 from pytest_dsql.local.adjudicator.sandbox.locks import locked
 from pytest_dsql.local.adjudicator.sandbox.names import hidden_schema
+from pytest_dsql.local.adjudicator.sandbox.rowsets import Whole, whole
 from pytest_dsql.local.adjudicator.sandbox.texts import Edit, Source, identifier, listed, literal
 from pytest_dsql.local.adjudicator.sandbox.upserts import arbiters, upsert
 from pytest_dsql.local.dialect.tree import string
@@ -54,6 +55,7 @@ class Plan:
     in_order: bool = False
     explains: bool = False  #: EXPLAIN without ANALYZE: what it tells is of the tables
     batch: Batch | None = None  #: how many executions are replayed in the sandbox at once
+    whole: Whole | None = None  #: how one is that has written many rows
 
 
 def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
@@ -65,7 +67,7 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
 
     writes = found(form.writes)
     inserts = tuple(table for table in found(form.inserts) if _makes_keys(form, table))
-    physical, sandbox, again, together = Text(), Text(), None, None
+    physical, sandbox, again, together, at_once = Text(), Text(), None, None, None
     explains = False
     if form.command == "ConstraintsSetStmt":
         sandbox = Text(_set_constraints(form), rows=False, tag="SET CONSTRAINTS")
@@ -75,7 +77,7 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
         if again is not None or _is_edited(form, target) or _copied(form, catalog, schemas) is not None:
             physical, sandbox = _texts(form, catalog, schemas, target, captured=again is not None)
         if target is not None and again is None:
-            together = batch(form, target, catalog)
+            together, at_once = batch(form, target, catalog), whole(form, target, catalog)
     return Plan(
         form=form,
         reads=found(form.reads),
@@ -90,6 +92,7 @@ def plan(form: Form, catalog: Catalog, schemas: Sequence[str]) -> Plan:
         in_order=_in_order(form, inserts),
         explains=explains,
         batch=together,
+        whole=at_once,
     )
 
 

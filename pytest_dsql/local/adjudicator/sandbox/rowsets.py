@@ -1,15 +1,16 @@
-"""The one statement that does what many executions of a text do, past the view's triggers: they take most of the time.
+"""A statement that writes many rows, or many executions of one that writes one, past the triggers of the table's view.
 
-It writes sets of rows into the helpers themselves, and calls a function that looks at these rows as the triggers would,
-and fails where those would (`rowsets.sql`). So it is no statement of the client's any more: only its expressions are,
-which the client's role evaluates.
+Those take most of the time. What stands for the statement writes sets of rows into the helpers themselves, and calls a
+function that looks at these rows as the triggers would, and fails where those would (`rowsets.sql`). So it is no more
+the client's statement: only its expressions are, which the client's role evaluates.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, final
 
 from pytest_dsql.local.adjudicator.sandbox.catalog import Catalog, Table
 from pytest_dsql.local.adjudicator.sandbox.forms import Form
@@ -52,8 +53,68 @@ def rowset(form: Form, table: Table, numbers: Sequence[int]) -> str:
     return text.delete()
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """How a statement that has written many rows is done again in the sandbox: with its parameters as they are."""
+
+    form: Form
+    table: Table
+
+    def text(self) -> str:
+        """The statement that stands for it; its tag tells how many rows were written."""
+        text = _Text(self.form, self.table, ())
+        match self.form.command:
+            case "InsertStmt":
+                return text.insert_all()
+            case "UpdateStmt":
+                return text.update()
+        return text.delete()
+
+
+def whole(form: Form, table: Table, catalog: Catalog) -> Whole | None:
+    """How a statement on `table` that writes many rows is done again; None: as it is."""
+    if (
+        form.body.get("withClause")
+        or form.columns
+        or form.groups
+        or form.locks
+        or form.upserts
+        or form.defaults
+        or form.hidden
+        or len(form.writes) != 1
+        or any(schema is not None for schema, _ in form.reads)
+        or form.functions & catalog.client_functions
+        or table.identity is None
+        or table.extra_unique
+    ):
+        return None
+    if form.command == "InsertStmt":
+        overrides = form.body.get("override", "OVERRIDING_NOT_SET") != "OVERRIDING_NOT_SET"
+        return None if overrides or table.identities or table.generated else Whole(form, table)
+    if "fromClause" in form.body or "usingClause" in form.body or not fits(form, table, catalog):
+        return None
+    if form.command == "DeleteStmt":
+        follows = any(key.on_delete in "cnd" for key in table.referenced)
+    else:
+        kept = table.key_columns | {column for key in table.references for column in key.columns}
+        follows = any(target["ResTarget"].get("name") in kept for target in form.body["targetList"])
+    return None if follows else Whole(form, table)
+
+
+def captured(table: Table, rows: str) -> str | None:
+    """The statement that inserts `rows`, which are called `r`; None where it has to go by the triggers."""
+    if table.identity is None or table.extra_unique:
+        return None
+    stored = listed(table.stored)
+    return (
+        f"WITH {PREFIX}_i AS (INSERT INTO {_place(table)} ({stored}) SELECT {listed(table.stored, 'r')} FROM {rows}"
+        f" RETURNING {PREFIX}) {_check(table, '0')}"
+    )
+
+
 def fits(form: Form, table: Table, catalog: Catalog) -> bool:
-    """Whether a statement that names its row by the primary key, or inserts one, can be done so."""
+    """Whether what a statement on `table` says of its rows can be said of those in the helpers."""
     if table.extra_unique:
         return False
     for node in _nodes({name: part for name, part in form.body.items() if name != "returningClause"}, "ColumnRef"):
@@ -70,6 +131,7 @@ def fits(form: Form, table: Table, catalog: Catalog) -> bool:
     )
 
 
+@final
 class _Text:
     """What the statements are put together from."""
 
@@ -80,12 +142,12 @@ class _Text:
         self._source = Source(form.sql)
         self._alias = identifier(relation.get("alias", {}).get("aliasname") or relation["relname"])
         self._own = f"{identifier(table.schema)}.{identifier(table.name)}"
-        self._written = f"{identifier(written_schema(table.schema))}.{identifier(table.name)}"
+        self._written = _place(table)
         self._types = dict(zip(table.columns, table.types, strict=True))
         arrays = ", ".join(f"pg_catalog.unnest(${place})" for place in range(1, len(numbers) + 1))
         columns = ", ".join(f"{_COLUMN}{number}" for number in numbers)
-        self._rows = f"ROWS FROM ({arrays}) AS {_ROWS}({columns})"
-        self._edits = list(self._filled_in())
+        self._rows = f"ROWS FROM ({arrays}) AS {_ROWS}({columns})" if numbers else ""
+        self._edits = list(self._filled_in()) if numbers else []
         returning = self._source.find(("RETURNING",)) if "returningClause" in form.body else None
         self._end = self._source.end if returning is None else self._source.tokens[returning].start
 
@@ -96,11 +158,17 @@ class _Text:
         values = self._values()
         return (
             f"WITH {PREFIX}_i AS (INSERT INTO {self._written} ({listed(named[: len(values)])})"
-            f" SELECT {', '.join(values)} FROM {self._rows} RETURNING {PREFIX}) {self._check('0')}"
+            f" SELECT {', '.join(values)} FROM {self._rows} RETURNING {PREFIX}) {_check(self._table, '0')}"
         )
 
+    def insert_all(self) -> str:
+        """An INSERT of rows."""
+        first, behind = self._source.relation(self._form.body["relation"].get("location", 0))
+        sql = self._source.piece(0, self._end, [(first, behind, self._written)])
+        return f"WITH {PREFIX}_i AS ({sql}\n RETURNING {PREFIX}) {_check(self._table, '0')}"
+
     def update(self) -> str:
-        """An UPDATE of one row."""
+        """An UPDATE."""
         new = self._assigned(self._form.body["targetList"])
         rows = (f"{new.get(c) or self._old(c)} AS {identifier(c)}" for c in self._table.stored)
         old = self._found(", ".join(rows))
@@ -108,7 +176,7 @@ class _Text:
         return f"WITH {old}, {self._taken()} INSERT INTO {self._written} ({stored}) SELECT {stored} FROM {PREFIX}"
 
     def delete(self) -> str:
-        """A DELETE of one row."""
+        """A DELETE."""
         if self._table.referenced:
             row = f"ROW({listed(self._table.columns, self._alias)})::pg_catalog.text AS {_AS_TEXT}"
             rows = f"(SELECT pg_catalog.array_agg({_AS_TEXT}) FROM {PREFIX})"
@@ -158,13 +226,8 @@ class _Text:
             f" FROM excluded LEFT JOIN LATERAL ({rows}) AS {self._alias} ON true"
             f" WHERE {self._alias}.{_THERE} IS NULL OR ({condition})), {self._taken()},"
             f" {PREFIX}_i AS (INSERT INTO {self._written} ({listed(stored)}) SELECT {listed(stored)} FROM {PREFIX}"
-            f" RETURNING {PREFIX}) {self._check(_TAKEN)}"
+            f" RETURNING {PREFIX}) {_check(self._table, _TAKEN)}"
         )
-
-    def _check(self, others: str) -> str:
-        rows = f"(SELECT pg_catalog.array_agg({PREFIX}) FROM {PREFIX}_i)"
-        check = f"{_HELPERS}.rows_written_{self._table.oid}({rows}, {others})"
-        return f"SELECT FROM {PREFIX}_i WHERE (SELECT {check})"
 
     def _found(self, selected: str) -> str:
         """The queries for the rows that an UPDATE or a DELETE means, where they are, and what is selected of them.
@@ -172,14 +235,14 @@ class _Text:
         Whether a row is gone is asked when it is found: PostgreSQL takes that for a reason not to go by the index.
         """
         where = self._source.find(("WHERE",))
-        assert where is not None
-        condition = self._piece(self._source.tokens[where].end, self._end)
+        condition = "true" if where is None else self._piece(self._source.tokens[where].end, self._end)
+        rows = f", {self._rows}" if self._rows else ""
         return (
             f"{_FOUND} AS MATERIALIZED ("
             f"SELECT {self._alias}.ctid AS {_BASE}, NULL::pg_catalog.tid AS {_OVERLAID}, {selected}"
-            f" FROM {self._own} AS {self._alias}, {self._rows} WHERE ({condition})"
+            f" FROM {self._own} AS {self._alias}{rows} WHERE ({condition})"
             f" UNION ALL SELECT NULL, {self._alias}.{PREFIX}, {selected}"
-            f" FROM {self._written} AS {self._alias}, {self._rows} WHERE ({condition})),"
+            f" FROM {self._written} AS {self._alias}{rows} WHERE ({condition})),"
             f" {PREFIX} AS MATERIALIZED (SELECT * FROM {_FOUND} AS f"
             f" WHERE f.{_BASE} IS NULL OR {self._not_gone(f'f.{_BASE}')})"
         )
@@ -251,6 +314,16 @@ class _Text:
             if "location" in node and node["location"] in proposed:
                 text = f"excluded.{identifier(proposed[node['location']])}"
             yield token.start, token.end, text
+
+
+def _place(table: Table) -> str:
+    """The view of a table's overlay."""
+    return f"{identifier(written_schema(table.schema))}.{identifier(table.name)}"
+
+
+def _check(table: Table, others: str) -> str:
+    rows = f"(SELECT pg_catalog.array_agg({PREFIX}) FROM {PREFIX}_i)"
+    return f"SELECT FROM {PREFIX}_i WHERE (SELECT {_HELPERS}.rows_written_{table.oid}({rows}, {others}))"
 
 
 def _nodes(body: Body, kind: str) -> Iterator[Body]:

@@ -65,6 +65,14 @@ STATEMENTS: tuple[tuple[str, Sequence[str]], ...] = (
     ("INSERT INTO strict VALUES ($1, $2)", (KEY, CODE)),
     ("INSERT INTO strict VALUES ($1, $2) ON CONFLICT (a) DO NOTHING", (KEY, CODE)),
     ("DELETE FROM strict WHERE a = $1", (KEY,)),
+    # Of many rows.
+    ("UPDATE item SET n = n + $1", (SMALL,)),
+    ("UPDATE public.item AS i SET note = 'z' || $2 WHERE i.k > $1 RETURNING i.k, *", (KEY, TEXT)),
+    ("DELETE FROM part WHERE a > $1 -- some", (KEY,)),
+    ("DELETE FROM item WHERE n > $1 AND k > 4", (SMALL,)),
+    ("INSERT INTO item (k, n) SELECT $1 + g, g FROM generate_series(1, 3) AS g RETURNING *", (KEY,)),
+    ("INSERT INTO item AS i (up, k) VALUES ($1, 11), (11, 12), (12, $2)", (KEY, KEY)),
+    ("INSERT INTO strict SELECT k, code FROM item WHERE k > $1", (KEY,)),
     # No batch: they keep their places.
     ("INSERT INTO part (a, b, item) VALUES ($1, 'b', $2)", (KEY, KEY)),
     ("UPDATE item SET k = k + $2 WHERE k = $1", (KEY, SMALL)),
@@ -151,9 +159,11 @@ def at_once(server: Server, made: Sequence[Step], values: dict[int, Sequence[str
             width = int.from_bytes(types[:2], "big")
             oids = [int.from_bytes(types[2 + 4 * n : 6 + 4 * n], "big") for n in range(width)]
             texts = [None if v is None else v.decode() for v in batching._values(bound)]
-            execute(server, BY_INDEX_SQL)
+            if part.by_index:
+                execute(server, BY_INDEX_SQL)
             rows = execute(server, sql, texts, oids)
-            execute(server, AS_BEFORE_SQL)
+            if part.by_index:
+                execute(server, AS_BEFORE_SQL)
         else:
             rows = one(server, part, values[id(part)])
         if rows is None or rows != part.rows:

@@ -109,6 +109,9 @@ def test_nothing_is_left_of_dropped_tables(tables: Server) -> None:
     tables.catalog()
     tables.admin.execute("DROP SCHEMA s CASCADE")
     tables.catalog()
+    tables.admin.execute("CREATE TABLE soon_gone (id integer PRIMARY KEY)")
+    tables.admin.execute("DROP TABLE soon_gone")
+    tables.catalog()
     left = tables.superuser.execute(
         r"""SELECT relname FROM pg_class WHERE relnamespace::regnamespace::text ~ '_engine_[vosw]_'
         UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'pytest_dsql_engine_sandbox'::regnamespace
