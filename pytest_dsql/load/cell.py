@@ -366,6 +366,8 @@ class Cell:
             generator=Generator(
                 cpu=health.cpu,
                 runqueue_wait=health.runqueue_wait,
+                own_lag_p999_ns=health.own_lag_p999_ns,
+                connection_wait_p999_ns=None if measured.arrival.kind == "pooled" else health.connection_wait_p999_ns,
                 loop_lag_p99_ns=health.loop_lag_p99_ns,
                 schedule_lag_p99_ns=health.schedule_lag_p99_ns,
                 # What tasks wait for a connection of a pool is what the cell asks for, no limit of the generator.

@@ -244,9 +244,12 @@ class Driver:
         health, queue = self.health.result, self.queue
         if health is None or queue is None:
             return health
+        scheduled = not isinstance(queue, TaskQueue)
         return replace(
             health,
-            schedule_lag_p99_ns=None if isinstance(queue, TaskQueue) else queue.schedule_lag_p99_ns,
+            own_lag_p999_ns=max(health.own_lag_p999_ns, queue.schedule_lag_p999_ns if scheduled else 0),
+            connection_wait_p999_ns=queue.connection_wait_p999_ns,
+            schedule_lag_p99_ns=queue.schedule_lag_p99_ns if scheduled else None,
             connection_wait_p99_ns=queue.connection_wait_p99_ns,
             connection_wait_share=queue.connection_wait_share,
         )

@@ -34,6 +34,8 @@ class WorkerHealth:
     connection_wait_p99_ns: int = 0
     connection_wait_share: float = 0.0
     clock_resolution_ns: int = 0
+    own_lag_p999_ns: int = 0  #: the longer of loop lag and schedule lag
+    connection_wait_p999_ns: int = 0
 
 
 @final
@@ -75,6 +77,7 @@ class HealthMonitor:
             loop_lag_max_ns=self._loop.lag_max_ns,
             gc_pause_max_ns=self._gc_pause_max_ns,
             clock_resolution_ns=clock_resolution_ns(),
+            own_lag_p999_ns=self._loop.lag_quantile_ns(0.999),
         )
 
     @property
@@ -138,4 +141,6 @@ def worst(workers: Sequence[WorkerHealth]) -> GeneratorHealth:
         gc_pause_max_ns=max((one.gc_pause_max_ns for one in workers), default=0),
         connection_wait_share=max((one.connection_wait_share for one in workers), default=0.0),
         clock_resolution_ns=max((one.clock_resolution_ns for one in workers), default=0),
+        own_lag_p999_ns=max((one.own_lag_p999_ns for one in workers), default=0),
+        connection_wait_p999_ns=max((one.connection_wait_p999_ns for one in workers), default=0),
     )

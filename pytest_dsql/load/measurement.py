@@ -88,6 +88,8 @@ class GeneratorHealth:
     gc_pause_max_ns: int = 0
     connection_wait_share: float = 0.0  #: of the requests: those that found no connection free
     clock_resolution_ns: int = 0  #: the smallest step in which the clock of the time stamps was seen to advance
+    own_lag_p999_ns: int = 0  #: of loop lag and schedule lag the longer one, for limits that one in a thousand may pass
+    connection_wait_p999_ns: int = 0
 
 
 @final

@@ -110,6 +110,8 @@ def _worse(first: GeneratorHealth, second: GeneratorHealth) -> GeneratorHealth:
         gc_pause_max_ns=max(first.gc_pause_max_ns, second.gc_pause_max_ns),
         connection_wait_share=max(first.connection_wait_share, second.connection_wait_share),
         clock_resolution_ns=max(first.clock_resolution_ns, second.clock_resolution_ns),
+        own_lag_p999_ns=max(first.own_lag_p999_ns, second.own_lag_p999_ns),
+        connection_wait_p999_ns=max(first.connection_wait_p999_ns, second.connection_wait_p999_ns),
     )
 
 

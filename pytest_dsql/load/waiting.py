@@ -82,9 +82,19 @@ class Waiting:
         return self.lags.quantile_ns(0.99)
 
     @property
+    def schedule_lag_p999_ns(self) -> int:
+        """Likewise of 99.9 %."""
+        return self.lags.quantile_ns(0.999)
+
+    @property
     def connection_wait_p99_ns(self) -> int:
         """How long 99 % of all requests waited for a connection at most; 0 without any."""
         return self.waits.quantile_ns(0.99)
+
+    @property
+    def connection_wait_p999_ns(self) -> int:
+        """Likewise of 99.9 %."""
+        return self.waits.quantile_ns(0.999)
 
     @property
     def connection_wait_share(self) -> float:

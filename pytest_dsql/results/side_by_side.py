@@ -22,7 +22,7 @@ def side_by_side(results: Mapping[str, Any]) -> dict[str, Any] | None:
     `against` is the first target; each of `ratios` has `cell`, `target`, `metric` (`tps`, `order_create p95`), `ratio`
     of the target's figure to the first one's, `low` and `high` of its interval of 95 %, and `runs`. Runs of a cell on
     both targets are compared pair by pair; a single run by the intervals of its own figures. Cells are the same when
-    they were asked for alike, at the same rate with the same connections; one that violates an invariant is left out.
+    they were asked for alike, at the same rate with the same connections; void and invalid ones are left out.
     """
     order = [target["name"] for target in results.get("targets", ())]
     if len(order) < 2:
@@ -42,7 +42,8 @@ def side_by_side(results: Mapping[str, Any]) -> dict[str, Any] | None:
         group = (name, alike, place)
         if target == first:
             labels.setdefault(group, name if number == 1 else f"{name}#{number}")
-        if not any((cell["invariants"] or {}).values()):  # such a cell is void, its figures too
+        # A void cell's figures are void, and those of an invalid one are the generator's.
+        if not any((cell["invariants"] or {}).values()) and cell["verdict"]["outcome"] != "invalid":
             groups.setdefault(group, {}).setdefault(target, []).append(cell)
     ratios = []
     for group, by_target in groups.items():

@@ -153,6 +153,8 @@ class Generator:
     loop_lag_p99_ns: int | None = None
     schedule_lag_p99_ns: int | None = None
     connection_wait_p99_ns: int | None = None
+    own_lag_p999_ns: int | None = None  #: of loop lag and schedule lag the longer one
+    connection_wait_p999_ns: int | None = None
     offered_rate: float | None = None  #: requests per second that the schedule asked for; None in closed loop
     workers: int = 1
 

@@ -68,10 +68,14 @@ def _bound(tightest_ns: float | None) -> tuple[float, str]:
     return bound, f"above {bound / 1e6:g} ms, a tenth of the tightest limit ({tightest_ns / 1e6:g} ms)"
 
 
-def limits_of_the_generator(evidence: Evidence, tightest_ns: float | None) -> list[Sign]:
+def limits_of_the_generator(
+    evidence: Evidence, tightest_ns: float | None, tightest_p999_ns: float | None = None
+) -> list[Sign]:
     """Return each sign that the generator, not the database, was the limit; empty when healthy.
 
-    `tightest_ns` is the lowest latency limit that the cell is judged by, None when it has none.
+    `tightest_ns` is the lowest latency limit that the cell is judged by, `tightest_p999_ns` the lowest that only one
+    request in a thousand may exceed: ten such lags in a thousand, which a p99 hides, would make it missed. None: no
+    such limit.
     """
     generator = evidence.generator
     signs: list[Sign] = []
@@ -91,15 +95,23 @@ def limits_of_the_generator(evidence: Evidence, tightest_ns: float | None) -> li
     for what, lag_ns in lags:
         if lag_ns is not None and lag_ns > bound:
             signs.append(Sign(f"{what} {lag_ns / 1e6:.1f} ms, {bound_text}"))
-    wait_ns = generator.connection_wait_p99_ns
-    if wait_ns is not None and wait_ns > bound:
-        signs.append(
-            Sign(
-                f"requests queued for a connection: connection wait p99 {wait_ns / 1e6:.1f} ms, {bound_text}; "
-                "more connections would tell whether their number or the database is the limit",
-                of_connections=True,
+    waits = [("p99", generator.connection_wait_p99_ns, bound, bound_text)]
+    if tightest_p999_ns is not None:
+        rare, rare_text = _bound(tightest_p999_ns)
+        rare_text = rare_text.replace("the tightest limit", "the tightest p999 limit")
+        waits.append(("p999", generator.connection_wait_p999_ns, rare, rare_text))
+        own_ns = generator.own_lag_p999_ns
+        if own_ns is not None and own_ns > rare:
+            signs.append(Sign(f"requests or their answers were late: lag p999 {own_ns / 1e6:.1f} ms, {rare_text}"))
+    for name, wait_ns, most_ns, most_text in waits:
+        if wait_ns is not None and wait_ns > most_ns:
+            signs.append(
+                Sign(
+                    f"requests queued for a connection: connection wait {name} {wait_ns / 1e6:.1f} ms, {most_text}; "
+                    "more connections would tell whether their number or the database is the limit",
+                    of_connections=True,
+                )
             )
-        )
     if generator.offered_rate is not None and evidence.duration_s > 0:
         planned = generator.offered_rate * evidence.duration_s
         # Four standard deviations of a Poisson count, and never less than 1 %: missing more is not chance.

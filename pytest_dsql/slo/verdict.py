@@ -105,7 +105,8 @@ def judge(slo: Slo, evidence: Evidence, *, look: int = 1, looks: int = 1) -> Ver
     decided = [_decide(objective, evidence, look, looks, level) for objective in objectives]
     limits = [one.limit for one in objectives if one.is_latency]
     tightest = min(limits) if limits else None
-    found = limits_of_the_generator(evidence, tightest)
+    rare = [one.limit for one in objectives if one.metric == "p999"]
+    found = limits_of_the_generator(evidence, tightest, min(rare) if rare else None)
     signs = tuple(sign.text for sign in found)
     starved = starved_engine(evidence, tightest)
     hindered: _Hindered = {"generator_signs": signs, "engine_signs": () if starved is None else (starved,)}

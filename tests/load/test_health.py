@@ -31,7 +31,8 @@ def test_a_window_that_never_opened_has_no_health() -> None:
 
 
 def test_each_figure_comes_from_its_worst_worker() -> None:
-    health = worst([WorkerHealth(0.9, None, 1, 20, 300, 4), WorkerHealth(0.1, 0.3, 2, 10, 900, 8)])
+    health = worst([WorkerHealth(0.9, None, 1, 20, 300, 4, own_lag_p999_ns=7), WorkerHealth(0.1, 0.3, 2, 10, 900, 8)])
+    assert health.own_lag_p999_ns == 7
     assert (health.cpu, health.runqueue_wait) == (0.9, 0.3)
     assert (health.loop_lag_p50_ns, health.loop_lag_p99_ns, health.loop_lag_max_ns) == (2, 20, 900)
     assert health.gc_pause_max_ns == 8

@@ -96,6 +96,14 @@ def test_a_void_cell_is_compared_with_nothing() -> None:
     assert compared(made("local", 1.0, violations=1), made("attach", 3.0)) is None
 
 
+def test_what_the_generator_measured_of_itself_is_compared_with_nothing() -> None:
+    """A miss while the generator was at its limit says nothing about the database, so neither does its ratio."""
+    limited = made("attach", 90.0)
+    assert compared(made("local", 1.0), limited) is not None
+    limited["verdict"]["outcome"] = "invalid"
+    assert compared(made("local", 1.0), limited) is None
+
+
 def test_a_run_that_one_target_lacks_does_not_shift_the_others() -> None:
     local = [made("local", slowness, repeat, repeat) for repeat, slowness in ((1, 1.0), (2, 10.0), (3, 2.0))]
     attach = [made("attach", slowness, repeat, repeat) for repeat, slowness in ((1, 3.0), (3, 6.0))]

@@ -53,6 +53,22 @@ class TestGenerator:
     def test_at_the_bound_it_is_healthy(self, change: dict[str, Any]) -> None:
         assert judge(P99, evidence(read(5000), generator=replace(HEALTHY, **change))).healthy
 
+    def test_one_in_a_thousand_is_judged_by_the_lags_of_one_in_a_thousand(self) -> None:
+        """Half a percent of the answers came 20 ms late: no p99 of a lag shows it, and it is five p999s' worth."""
+        lagging = replace(HEALTHY, own_lag_p999_ns=ms(20.1))
+        slo = Slo(reads=Latency(p999=ms(200)))
+        missed = read(20_000, slow=spread(100, 20_000))
+        assert judge(slo, evidence(missed)).outcome == "fail"
+        verdict = judge(slo, evidence(missed, generator=lagging))
+        assert verdict.outcome == "invalid"
+        assert (
+            "lag p999 20.1 ms, above 20 ms, a tenth of the tightest p999 limit (200 ms)" in verdict.generator_signs[0]
+        )
+        assert judge(slo, evidence(missed, generator=replace(HEALTHY, own_lag_p999_ns=ms(20)))).outcome == "fail"
+        assert judge(P99, evidence(read(5000), generator=lagging)).healthy
+        queued = replace(HEALTHY, connection_wait_p999_ns=ms(21))
+        assert "connection wait p999 21.0 ms" in judge(slo, evidence(missed, generator=queued)).generator_signs[0]
+
     def test_the_tightest_limit_counts(self) -> None:
         slo = Slo(reads=Latency(p50=ms(20), p99=ms(100)))
         lagging = replace(HEALTHY, loop_lag_p99_ns=ms(3))
