@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_dsql.local.cluster import ADMIN, DATABASE
 
 if TYPE_CHECKING:
-    from pytest_dsql.local.client import Engine
+    from pytest_dsql.local.client import Engine, LocalCluster
 
 #: Set for the command of `pytest-dsql local -- COMMAND`: the control socket of the engine that runs it.
 ENGINE_VARIABLE: Final = "DSQL_LOCAL_ENGINE"
@@ -31,9 +31,12 @@ _REMOVED: Final = (
 )
 
 
-def client_variables(engine: Engine, token: str) -> dict[str, str]:
-    """The variables that lead to the engine's default cluster, as `admin`, with throw-away keys."""
-    cluster = engine.cluster
+def client_variables(engine: Engine, token: str, cluster: LocalCluster | None = None) -> dict[str, str]:
+    """The variables that lead to one of the engine's clusters, by default the first, as `admin`, with throw-away keys.
+
+    `token` is one for that cluster.
+    """
+    cluster = cluster or engine.cluster
     return {
         "PGHOST": cluster.host,
         "PGHOSTADDR": "127.0.0.1",

@@ -33,11 +33,17 @@ def test_there_is_no_engine(dsql_target, dsql_local):
 def test_cell(dsql_load):
     cell = dsql_load.closed(MIX, connections=2, warmup=0.1, duration=0.5)
     cell.assert_meets(Slo(reads=Latency(p95=ms(5000))))
+
+def test_a_process_of_its_own_gets_there(dsql_environment, dsql_endpoint):
+    import subprocess, sys
+    script = "import psycopg; print(psycopg.connect().info.port)"
+    done = subprocess.run([sys.executable, "-c", script], env=dsql_environment, check=True, capture_output=True)
+    assert int(done.stdout) == dsql_endpoint.port
 """
     )
     with plain_postgres() as server:
         result = pytester.runpytest_subprocess("--dsql-dsn", server.dsn, "-rs")
-    result.assert_outcomes(passed=3, skipped=1)
+    result.assert_outcomes(passed=4, skipped=1)
     result.stdout.fnmatch_lines(["*dsql_local is the embedded engine, and the target is attach"])
     content = json.loads((pytester.path / ".dsql/latest/results.json").read_text())
     assert [cell["verdict"]["outcome"] for cell in content["cells"]] == ["pass"]

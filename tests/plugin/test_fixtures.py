@@ -283,3 +283,25 @@ def test_the_limits_of_the_options_are_what_a_test_begins_with(pytester: pytest.
         """
     )
     pytester.runpytest_subprocess("-n", "2").assert_outcomes(passed=4)
+
+
+def test_a_process_of_its_own_finds_the_tests_cluster(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        """
+        import os, subprocess, sys
+
+        SCRIPT = "import psycopg; psycopg.connect(autocommit=True).execute('INSERT INTO found VALUES (1)')"
+
+        def test_it(monkeypatch, request):
+            connection = request.getfixturevalue("dsql_connection")
+            monkeypatch.setenv("PGSERVICE", "elsewhere")
+            monkeypatch.setenv("AWS_PROFILE", "mine")
+            environment = request.getfixturevalue("dsql_environment")
+            connection.execute("CREATE TABLE found (id int PRIMARY KEY)")
+            subprocess.run([sys.executable, "-c", SCRIPT], env=environment, check=True)
+            assert connection.execute("SELECT id FROM found").fetchall() == [(1,)]
+            assert "AWS_PROFILE" not in environment and environment["PATH"] == os.environ["PATH"]
+        """
+    )
+    # Under xdist each worker has a cluster of its own, and the process must find that one.
+    attached.runpytest_subprocess("-n", "1").assert_outcomes(passed=1)
