@@ -376,6 +376,7 @@ class Cell:
                 workers=measured.workers,
             ),
             engine_starved=None if measured.engine is None else measured.engine.starved,
+            gateway_starved=0.0 if measured.engine is None else measured.engine.gateway_starved,
             others_share=0.0 if measured.engine is None else measured.engine.others_share,
             invariants=self.invariants,
             interrupted=measured.interrupted,

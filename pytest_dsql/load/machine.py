@@ -58,13 +58,14 @@ class MachineWatch:
         if before is None or after is None:
             return
         # A process that has come meanwhile has waited since then; of one that has gone nobody knows any more.
-        waited = sum(ns - before.waited_ns.get(pid, 0) for pid, ns in after.waited_ns.items())
+        waited = {pid: ns - before.waited_ns.get(pid, 0) for pid, ns in after.waited_ns.items()}
         busy = max(0, after.busy_ns - before.busy_ns)
         engine = max(0, after.engine_ns - before.engine_ns)
         run = max(0, after.run_ns - before.run_ns)
         self._work = EngineWork(
             elapsed_ns=after.at_ns - before.at_ns,
-            waited_ns=waited,
+            waited_ns=sum(waited.values()),
+            gateway_waited_ns=waited.get(self._engine, 0),
             cpu_ns=engine,
             others_ns=max(0, busy - engine - run),
             busy_ns=busy,

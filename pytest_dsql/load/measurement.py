@@ -105,6 +105,7 @@ class EngineWork:
     cpu_ns: int
     others_ns: int  #: CPU of processes that belong neither to the engine nor to the run, and what the hypervisor took
     busy_ns: int  #: CPU of all processes, likewise
+    gateway_waited_ns: int = 0  #: of the waiting, that of the one process through which every statement goes
 
     @property
     def starved(self) -> float:
@@ -113,6 +114,11 @@ class EngineWork:
         These are to blame for a part of the wait: their share of what kept the cores busy.
         """
         return self.waited_ns / self.elapsed_ns * self.others_share if self.elapsed_ns else 0.0
+
+    @property
+    def gateway_starved(self) -> float:
+        """The share of the time in which the gateway stood waiting for a core because of others."""
+        return self.gateway_waited_ns / self.elapsed_ns * self.others_share if self.elapsed_ns else 0.0
 
     @property
     def others_share(self) -> float:
@@ -127,6 +133,7 @@ class EngineWork:
             self.cpu_ns + other.cpu_ns,
             self.others_ns + other.others_ns,
             self.busy_ns + other.busy_ns,
+            self.gateway_waited_ns + other.gateway_waited_ns,
         )
 
 

@@ -240,6 +240,7 @@ def _engine(work: EngineWork | None) -> dict[str, float] | None:
         "runqueue_wait": round(work.waited_ns / work.elapsed_ns, 6),
         "others_cpu": round(work.others_ns / work.elapsed_ns, 6),
         "starved": round(work.starved, 6),
+        "gateway_starved": round(work.gateway_starved, 6),
     }
 
 

@@ -161,6 +161,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "cells[].engine.runqueue_wait": _NUMBER,
     "cells[].engine.others_cpu": _NUMBER,
     "cells[].engine.starved": _NUMBER,
+    "cells[].engine.gateway_starved": _NUMBER,
     "cells[].rtt_ms": _NUMBER_OR_NULL,
     "cells[].connect": _OBJECT,
     "cells[].connect.attempted": _COUNT,

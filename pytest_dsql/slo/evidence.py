@@ -170,6 +170,7 @@ class Evidence:
     generator: Generator
     #: embedded engine only: how many of its processes, on average, waited for a core because of other programs
     engine_starved: float | None = None
+    gateway_starved: float = 0.0  #: of these processes the one through which every statement goes: a share of the time
     others_share: float = 0.0  #: embedded engine only: of the CPU that was used, what other programs had
     #: invariant -> violations; None when the workload has none to check; empty when nothing was checked
     invariants: Mapping[str, int] | None = None

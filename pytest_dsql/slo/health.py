@@ -47,17 +47,21 @@ def starved_engine(evidence: Evidence, tightest_ns: float | None) -> str | None:
     """Return how other programs kept the embedded engine waiting for a core, None when they hardly did.
 
     Its waits become a time per request as the generator's do (`runqueue_wait_per_request_ns`), and that counts by the
-    same rule as the generator's lags.
+    same rule as the generator's lags. The gateway is one process: while it waits, all requests in flight do, so its
+    waits are not spread over them; a request at its limit meets as large a part of it as the gateway waits of the time.
     """
     if evidence.engine_starved is None or not evidence.arrivals:
         return None
-    wait_ns = evidence.engine_starved * evidence.duration_s * 1e9 / evidence.arrivals
-    if tightest_ns is not None:
-        wait_ns = min(wait_ns, evidence.engine_starved * tightest_ns)
+    each_ns = evidence.duration_s * 1e9 / evidence.arrivals
+    if tightest_ns is None:
+        wait_ns = evidence.engine_starved * each_ns
+    else:
+        rest = max(0.0, evidence.engine_starved - evidence.gateway_starved)
+        wait_ns = evidence.gateway_starved * tightest_ns + rest * min(each_ns, tightest_ns)
     bound, bound_text = _bound(tightest_ns)
     if wait_ns <= bound:
         return None
-    return f"its processes waited {wait_ns / 1e6:.1f} ms per request for cores that other programs used, {bound_text}"
+    return f"a request waited about {wait_ns / 1e6:.1f} ms for cores that other programs used, {bound_text}"
 
 
 def _bound(tightest_ns: float | None) -> tuple[float, str]:

@@ -61,6 +61,7 @@ def test_others_on_the_engines_core_keep_it_waiting() -> None:
     assert work.others_ns > work.elapsed_ns / 8
     assert work.busy_ns >= work.others_ns + work.cpu_ns
     assert 0 < work.starved < work.waited_ns / work.elapsed_ns
+    assert work.gateway_waited_ns == work.waited_ns  # this engine is one process
 
 
 def test_what_the_run_itself_uses_is_not_to_blame() -> None:
@@ -100,8 +101,9 @@ def test_what_the_network_interrupts_take_is_no_other_programs() -> None:
 
 
 def test_two_windows_add_up() -> None:
-    first, second = EngineWork(10, 5, 4, 2, 8), EngineWork(30, 5, 6, 2, 8)
-    assert first.plus(second) == EngineWork(40, 10, 10, 4, 16)
+    first, second = EngineWork(10, 5, 4, 2, 8, 4), EngineWork(30, 5, 6, 2, 8, 3)
+    assert first.plus(second) == EngineWork(40, 10, 10, 4, 16, 7)
+    assert first.gateway_starved == pytest.approx(0.1)
     assert first.starved == 0.125
     assert first.others_share == 0.25
     assert EngineWork(0, 0, 0, 0, 0).starved == 0

@@ -103,7 +103,13 @@ def test_a_pass_of_an_engine_that_others_kept_waiting_is_limited_by_the_machine(
         "machine",
         True,
     )
-    assert entry["engine"] == {"cpu": 1.0, "runqueue_wait": 60.0, "others_cpu": 1.0, "starved": 30.0}
+    assert entry["engine"] == {
+        "cpu": 1.0,
+        "runqueue_wait": 60.0,
+        "others_cpu": 1.0,
+        "starved": 30.0,
+        "gateway_starved": 0.0,
+    }
     assert "other programs 1.00 cores" in entry["verdict"]["reasons"][-1]
 
 

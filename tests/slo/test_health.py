@@ -161,7 +161,7 @@ class TestStarvedEngine:
         verdict = judge(P99, facts)
         assert verdict.outcome == "invalid"
         assert verdict.reasons[0].startswith("An objective was missed while other programs kept the embedded engine")
-        assert "12.0 ms per request for cores that other programs used" in verdict.reasons[1]
+        assert "about 12.0 ms for cores that other programs used" in verdict.reasons[1]
         assert verdict.healthy  # it is not the generator that was near its limit
         assert len(verdict.engine_signs) == 1
 
@@ -178,6 +178,16 @@ class TestStarvedEngine:
     def test_few_slow_requests_are_not_excused_by_what_the_engine_waits_for_anyway(self) -> None:
         """Spread over ten requests a twentieth of a process is 50 ms; but of a request at its limit it is 5."""
         assert judge(P99, evidence(read(10, slow=range(10)), engine_starved=0.05)).outcome == "fail"
+
+    def test_while_the_gateway_waits_every_request_does(self) -> None:
+        """A third of the time; spread over 7,000 requests that would be 0.5 ms for each, but each is held up by it."""
+        fast = read(7000, slow=spread(400, 7000))
+        facts = evidence(fast, engine_starved=0.34, gateway_starved=0.33, others_share=0.6)
+        verdict = judge(P99, facts)
+        assert verdict.outcome == "invalid"
+        assert "about 33.0 ms" in verdict.reasons[1]
+        assert judge(P99, replace(facts, gateway_starved=0.0)).outcome == "fail"
+        assert judge(P99, replace(facts, gateway_starved=0.09)).outcome == "fail"
 
     def test_a_run_that_saturates_itself_beside_a_little_load_fails(self) -> None:
         """60 processes wait, and others have 4 % of the CPU: 2.4 of the 60 are theirs, and those are no excuse."""
