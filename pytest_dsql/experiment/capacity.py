@@ -105,7 +105,9 @@ class Capacity:
             "none": f"at least {low:,.1f}/s (the highest rate that was tried)",
         }[self.bracket.limit]
         passed = self.bracket.passes
-        return f"{why}, {'provisional: ' if self.provisional else ''}passed {passed} time{'' if passed == 1 else 's'}"
+        tried = sum(trial.rate == low for trial in self.bracket.trials)
+        times = f"{passed} of {tried} times" if tried > passed else f"{passed} time{'' if passed == 1 else 's'}"
+        return f"{why}, {'provisional: ' if self.provisional else ''}passed {times}"
 
     def table(self) -> str:
         """The curve as text: one line per cell, the slowest transaction of each."""

@@ -70,7 +70,8 @@ def search(probe: Callable[[float], Outcome], plan: SearchPlan) -> Bracket:
     searching = _Search(probe, plan)
     searching.climb()
     searching.narrow()
-    searching.confirm()
+    while not searching.confirm() and searching.descend():
+        searching.narrow()
     return searching.bracket()
 
 
@@ -116,12 +117,21 @@ class _Search:
                 if not self._passes(rate):
                     return
             return
+        self.descend()
+
+    def descend(self) -> bool:
+        """Go down from the lowest rate that did not pass until one does; tell whether one did."""
+        plan = self._plan
+        assert self._high is not None
+        rate = self._high
         while rate / plan.growth >= plan.start * _LOWEST:
             before = self._limit
             rate /= plan.growth
-            # Lower still there would be even less evidence.
-            if self._passes(rate) or before == self._limit == "undecided":
-                return
+            if self._passes(rate):
+                return True
+            if before == self._limit == "undecided":  # lower still there would be even less evidence
+                break
+        return False
 
     def narrow(self) -> None:
         """Halve the bracket, by ratio, until it is as narrow as asked."""
@@ -131,11 +141,13 @@ class _Search:
                 return
             self._passes(math.sqrt(low * self._high))
 
-    def confirm(self) -> None:
+    def confirm(self) -> bool:
         """Let the highest rate pass as often as asked; one that does not is no capacity, and the next lower is tried.
 
-        Each trial is a pass or not: with `repeats`, all of them must pass.
+        Each trial is a pass or not: with `repeats`, all of them must pass. Tells whether a rate is left, or none was.
         """
+        if not self._passed:
+            return True
         while self._passed:
             rate = self._passed[-1]
             for _ in range(self._plan.repeats - 1):
@@ -145,7 +157,8 @@ class _Search:
                     self._high, self._limit = rate, _LIMITS[outcome]
                     break
             else:
-                return
+                return True
+        return False
 
     def bracket(self) -> Bracket:
         low = self._passed[-1] if self._passed else None

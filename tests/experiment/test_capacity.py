@@ -41,6 +41,11 @@ def test_what_falls_short_says_why(
         found(low, high, limit).assert_at_least(120)
 
 
+def test_a_failure_that_was_outvoted_is_told() -> None:
+    trials = [Trial(100, "fail"), Trial(100, "pass"), Trial(100, "pass"), Trial(110, "fail")]
+    assert Capacity("local", Bracket(100, 110, "database", 2, trials), ()).describe().endswith("passed 2 of 3 times")
+
+
 def test_only_a_database_that_failed_carries_less_than_what_was_tried() -> None:
     assert found(None, 10, "database").describe() == "below 10.0/s"
     reasons: list[tuple[Limit, str]] = [("generator", "the generator or its machine"), ("undecided", "little evidence")]

@@ -102,6 +102,26 @@ def test_a_rate_that_fails_in_a_repeat_gives_way_to_the_next_lower_one() -> None
     assert (found.low, found.high, found.limit, found.passes) == (100, 200, "database", 2)
 
 
+def test_when_no_rate_is_left_the_search_goes_on_below() -> None:
+    plan = SearchPlan(start=100, most=200, precision=1.0, repeats=2)
+    found = search(told("pass", "fail", "fail", "invalid", "pass", "pass"), plan)
+    assert [trial.rate for trial in found.trials] == [100, 200, 200, 100, 50, 50]
+    assert (found.low, found.high, found.limit, found.passes) == (50, 100, "generator", 2)
+
+
+def test_a_search_ends_also_where_nothing_is_confirmed() -> None:
+    seen: dict[float, int] = {}
+
+    def once(rate: float) -> Outcome:
+        seen[rate] = seen.get(rate, 0) + 1
+        return "pass" if seen[rate] == 1 else "fail"
+
+    found = search(once, SearchPlan(start=100, most=200, repeats=3))
+    assert (found.low, found.limit) == (None, "database")
+    assert found.high is not None
+    assert found.high < 100 / 32
+
+
 def test_a_noisy_knee_is_found_all_the_same() -> None:
     """A tenth of the runs below the capacity go wrong, as they do on a machine with neighbours."""
     chance = random.Random(7)
