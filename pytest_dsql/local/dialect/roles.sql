@@ -17,6 +17,16 @@ CREATE VIEW sys.iam_pg_role_mappings AS
   LEFT JOIN pg_catalog.pg_roles g ON g.oid = m.grantor_pg_role_oid;
 GRANT SELECT ON sys.iam_pg_role_mappings TO PUBLIC;
 
+-- As PostgreSQL says it of other statements.
+CREATE FUNCTION pytest_dsql_engine.refuse_read_only(tag text) RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF pg_catalog.current_setting('transaction_read_only')::boolean THEN
+    RAISE EXCEPTION USING
+      ERRCODE = 'read_only_sql_transaction', MESSAGE = pg_catalog.format('cannot execute %s in a read-only transaction', tag);
+  END IF;
+END
+$$;
+
 CREATE PROCEDURE pytest_dsql_engine.map_iam_role(role text, arn text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -24,6 +34,7 @@ DECLARE
   login boolean;
   id oid;
 BEGIN
+  PERFORM pytest_dsql_engine.refuse_read_only('AWS IAM GRANT');
   SELECT oid, rolcanlogin INTO id, login FROM pg_roles WHERE rolname = role;
   IF NOT FOUND THEN
     RAISE EXCEPTION USING ERRCODE = 'undefined_object', MESSAGE = format('role "%s" does not exist', role);
@@ -54,6 +65,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   id oid;
 BEGIN
+  PERFORM pytest_dsql_engine.refuse_read_only('AWS IAM REVOKE');
   SELECT oid INTO id FROM pg_roles WHERE rolname = role;
   IF NOT FOUND THEN
     RAISE EXCEPTION USING ERRCODE = 'undefined_object', MESSAGE = format('role "%s" does not exist', role);

@@ -89,6 +89,9 @@ class Backend(asyncio.Protocol):
         self._session.group = group
         if data:
             self.transport.write(data)
+        if self._held:
+            # What came with the end of the answer before: PostgreSQL may take back its CopyInResponse at once.
+            asyncio.get_running_loop().call_soon(self.data_received, b"")
         return group
 
     def data_received(self, data: bytes) -> None:

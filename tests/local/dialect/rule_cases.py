@@ -47,6 +47,7 @@ CASES = {
     ),
     "statement": Case("LOCK TABLE t", "unsupported statement: Lock", "DELETE FROM t"),
     "statement-by-pattern": Case("DISCARD ALL", "unsupported statement: Discard", "RESET ALL"),
+    "anonymous-block": Case("DO 'SELECT 1'", "unsupported statement: Do", "SELECT 'DO 1'"),
     "deallocate-one": Case("DEALLOCATE p", "unsupported statement: Deallocate", "DEALLOCATE ALL"),
     "vacuum": Case("VACUUM t", "unsupported VACUUM statement", "ANALYZE t"),
     "analyze-form": Case("ANALYZE t (v)", "unsupported ANALYZE statement", "ANALYZE VERBOSE s.t"),

@@ -176,6 +176,17 @@ def test_copy_in_and_out(connection: Connection) -> None:
         simple(connection, "DROP TABLE copied")
 
 
+def test_a_copy_that_is_taken_back_at_once_is_answered(connection: Connection) -> None:
+    connection.execute("CREATE TABLE IF NOT EXISTS thawed (k int)")
+    # PostgreSQL asks for the data, and says at once that it won't have them.
+    with (
+        pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="cannot perform COPY FREEZE"),
+        connection.cursor().copy("COPY thawed FROM STDIN (FREEZE)") as copy,
+    ):
+        copy.write("1\n")
+    assert connection.execute("SELECT count(*) FROM thawed").fetchone() == (0,)
+
+
 @pytest.mark.parametrize("data", [b"1\n2\n", b"1\nno number\n"])
 def test_command_tags_are_right_after_a_copy_in_the_extended_protocol(connection: Connection, data: bytes) -> None:
     simple(connection, "CREATE TABLE copied (a int)")
