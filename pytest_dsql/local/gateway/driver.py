@@ -146,6 +146,10 @@ class Driver:
                 pending = Run.of_portal(name, frontend.names.portals.get(name), frames.message(kind, payload))
             elif kind in (frames.PARSE, frames.BIND, frames.DESCRIBE, frames.CLOSE):
                 message = frontend.names.note(kind, payload)
+                if kind == frames.BIND and session.status == IDLE and not self._own_block:
+                    # Behind a COMMIT: its portal is there up to the Sync, and not only for this message.
+                    await session.contender.open()
+                    self._own_block = True
                 reply = await session.contender.prepare(message, frontend.names.plan_of(kind, payload))
                 answer = self._relayed(reply)
                 failed = reply.error is not None
