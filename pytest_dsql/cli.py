@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -75,9 +76,9 @@ def _other(parser: argparse.ArgumentParser, chosen: argparse.Namespace, unknown:
     try:
         status: int = chosen.run(chosen)
     except UsageError as error:
-        parser.error(str(error))
+        parser.error(_by_own_names(str(error)))
     except DsqlError as error:
-        sys.stderr.write(f"{parser.prog}: {error}\n")
+        sys.stderr.write(f"{parser.prog}: {_by_own_names(str(error))}\n")
         return FAILED
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -165,12 +166,9 @@ def _account_commands(commands: Any) -> dict[str, argparse.ArgumentParser]:
         one.set_defaults(run=run)
         return one
 
-    def account(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--profile", metavar="NAME", help="AWS profile to ask with (default: each run's own)")
+    def account(parser: argparse.ArgumentParser, default: str) -> None:
+        parser.add_argument("--profile", metavar="NAME", help=f"AWS profile to ask with (default: {default})")
         parser.add_argument("--role", metavar="ARN", help="IAM role to assume for it")
-        parser.add_argument(
-            "--region", action="append", default=[], metavar="REGION", help="look there as well; may be repeated"
-        )
 
     verify = command(
         "verify",
@@ -190,7 +188,10 @@ def _account_commands(commands: Any) -> dict[str, argparse.ArgumentParser]:
     )
     for one in (verify, reap):
         one.add_argument("only_run", nargs="?", metavar="RUN", help="of this run only")
-        account(one)
+        account(one, "each run's own")
+        one.add_argument(
+            "--region", action="append", default=[], metavar="REGION", help="look there as well; may be repeated"
+        )
     reap.add_argument(
         "--lost",
         action="store_true",
@@ -211,13 +212,19 @@ def _account_commands(commands: Any) -> dict[str, argparse.ArgumentParser]:
         "say what can be used from here",
         _doctor,
     )
-    account(doctor)
+    account(doctor, "AWS_PROFILE, or none")
+    doctor.add_argument("--region", metavar="REGION", help="where Aurora DSQL is to answer (default: the profile's)")
     return {"verify": verify, "reap": reap, "policy": policy, "doctor": doctor}
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{_by_own_names(text)}\n")
     sys.stdout.flush()
+
+
+def _by_own_names(text: str) -> str:
+    """Name options as these commands have them: messages speak of pytest's, `--dsql-profile` for `--profile`."""
+    return re.sub(r"--dsql-(profile|role|region)\b", r"--\1", text)
 
 
 def _verify(chosen: argparse.Namespace) -> int:
@@ -253,8 +260,7 @@ def _policy(chosen: argparse.Namespace) -> int:
 def _doctor(chosen: argparse.Namespace) -> int:
     from pytest_dsql.targets.commands import doctor
 
-    region = chosen.region[-1] if chosen.region else None
-    return doctor(profile=chosen.profile, role=chosen.role, region=region, say=_say)
+    return doctor(profile=chosen.profile, role=chosen.role, region=chosen.region, say=_say)
 
 
 class _Version(argparse.Action):

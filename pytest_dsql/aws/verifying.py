@@ -15,7 +15,7 @@ from pytest_dsql.aws.resources import KINDS, resource
 from pytest_dsql.aws.run import is_region
 from pytest_dsql.aws.sessions import Clients
 from pytest_dsql.aws.waiting import SETTLING_S, Clock
-from pytest_dsql.errors import DsqlError
+from pytest_dsql.errors import DsqlError, MissingExtra, UsageError
 
 RUNNING: Final = "its run goes on"
 KEPT: Final = "kept"
@@ -45,6 +45,7 @@ class Survey:
     doubts: list[str] = field(default_factory=list)  #: what could not be looked at although a run has used it
     #: By Region and error code: kinds that could not be looked for, and that no run here has used.
     unseen: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    regions: set[str] = field(default_factory=set)  #: where things with our tag were looked for
 
     @property
     def remaining(self) -> list[Found]:
@@ -63,17 +64,21 @@ def survey(
 ) -> Survey:
     """Compare what inventories and tags say with the account, in every Region that a run of this user has used.
 
-    `regions` are looked through as well. Raises MissingExtra; what can't be looked at is in the answer.
+    `regions` are looked through as well. Raises MissingExtra, and UsageError for what is no Region; what can't be
+    looked at is in the answer.
     """
+    regions = _checked(regions)
     clock = clock or Clock()
     result = Survey()
     kinds: set[str] = set()
+    known_runs: set[str] = set()
     wanted = set(regions) | regions_used(directory)
     for path in inventories(directory):
         try:
             inventory = Inventory.read(path)
         except FileNotFoundError:
             continue
+        known_runs.add(inventory.run)
         wanted.update(one.region for one in inventory.entries)
         kinds.update(one.kind for one in inventory.entries)
         if run in (None, inventory.run):
@@ -81,12 +86,24 @@ def survey(
     clients = Clients(profile=profile, role=role)
     if not _on_aws(clients, wanted, result):
         return result
+    if run is not None and not wanted and run not in known_runs:
+        result.doubts.append(f"run {run}: it has no inventory here; say where its Region is, --region")
+    result.regions = wanted
     known = {one.entry.arn for one in result.found}
     for entry in _scan(clients, sorted(wanted), kinds, result):
         if entry.arn not in known and run in (None, entry.run):
             known.add(entry.arn)
             result.found.append(Found(entry, _state_of_tagged(entry, directory, clock)))
     return result
+
+
+def _checked(regions: Iterable[str]) -> tuple[str, ...]:
+    """Return Regions that a person names: one that is misspelt would be looked through in vain."""
+    named = tuple(regions)
+    for one in named:
+        if not is_region(one):
+            raise UsageError(f"--region: {one!r} is not an AWS Region such as eu-central-1")
+    return named
 
 
 def _on_aws(clients: Clients, wanted: set[str], result: Survey) -> bool:
@@ -100,9 +117,12 @@ def _on_aws(clients: Clients, wanted: set[str], result: Survey) -> bool:
             wanted.add(clients.default_region)
         if wanted:
             _ = clients.account
-    except DsqlError as error:
+    except MissingExtra as error:
         if wanted:
             result.doubts.append(str(error))
+        return False
+    except DsqlError as error:  # a profile that isn't there, or no credentials where there is something to look at
+        result.doubts.append(f"the account: {error}")
         return False
     return True
 
@@ -192,7 +212,7 @@ def reap_all(
     With `lost`, what has the tag of `run` goes before it has expired: its process and its inventory are gone. Returns
     what was removed, and what is there now.
     """
-    clock = clock or Clock()
+    clock, regions = clock or Clock(), _checked(regions)
     where = {"profile": profile, "role": role, "directory": directory, "run": run}
     removal = reap(**where, clock=clock, settling_s=settling_s, say=say)  # type: ignore[arg-type]
     before = survey(**where, regions=regions, clock=clock)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, final
 
 from pytest_dsql.access import UNIFORM, Access
 from pytest_dsql.errors import UsageError
+from pytest_dsql.experiment.violations import whole_violations
 from pytest_dsql.load.cost import NO_BOOKS, Books
 from pytest_dsql.load.measurement import Arrival, Measurement
 from pytest_dsql.load.retry import RETRY
@@ -164,7 +165,7 @@ def measure(shape: Shape, on: Surroundings, number: int, window_s: float) -> tup
             ambiguous=measurement.ambiguous,
             complete=measurement.interrupted is None,
         )
-        return measurement, workload.check_cell(on.connect, run, tally)
+        return measurement, whole_violations(workload.check_cell(on.connect, run, tally), workload)
     except BaseException as error:  # also Ctrl-C
         raise Unchecked(measurement) from error
 

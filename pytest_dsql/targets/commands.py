@@ -48,6 +48,8 @@ def _tell(survey: Survey, say: Say) -> int:
         say(mask(f"could not look at {doubt}"))
     for (region, code), kinds in survey.unseen.items():
         say(f"could not look in {region} ({code}) for what no run here has used: {', '.join(kinds)}")
+    if not (survey.regions or survey.found or survey.doubts):
+        say("looked nowhere: no run of this user has used a Region, and neither --region nor AWS_REGION names one")
     in_use = len(survey.found) - len(survey.remaining)
     if in_use:
         say(f"in use: {in_use}")

@@ -294,9 +294,10 @@ def test_a_process_of_its_own_finds_the_tests_cluster(attached: pytest.Pytester)
 
         def test_it(monkeypatch, request):
             connection = request.getfixturevalue("dsql_connection")
-            monkeypatch.setenv("PGSERVICE", "elsewhere")
-            monkeypatch.setenv("AWS_PROFILE", "mine")
-            environment = request.getfixturevalue("dsql_environment")
+            with monkeypatch.context() as user:
+                user.setenv("PGSERVICE", "elsewhere")
+                user.setenv("AWS_PROFILE", "mine")
+                environment = request.getfixturevalue("dsql_environment")
             connection.execute("CREATE TABLE found (id int PRIMARY KEY)")
             subprocess.run([sys.executable, "-c", SCRIPT], env=environment, check=True)
             assert connection.execute("SELECT id FROM found").fetchall() == [(1,)]

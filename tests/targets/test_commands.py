@@ -147,6 +147,42 @@ def test_a_user_without_credentials_is_told_once(
     assert out.endswith("remaining: 0 at least\n")
 
 
+def test_a_misspelt_region_is_not_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("verify", "reap"):
+        with pytest.raises(SystemExit) as caught:
+            main([command, "--region", "eu-central1"])
+        assert caught.value.code == 2
+        assert "'eu-central1' is not an AWS Region such as eu-central-1" in capsys.readouterr().err
+
+
+def test_where_nothing_was_looked_at_it_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    status, out = said(capsys, "verify")
+    assert status == 0
+    assert out == (
+        "looked nowhere: no run of this user has used a Region, and neither --region nor AWS_REGION names one\n"
+        "remaining: 0\n"
+    )
+    # Who asks for a run by name wants to know about that one.
+    status, out = said(capsys, "verify", "run-of-another-machine")
+    assert status == 1
+    assert out.startswith("could not look at run run-of-another-machine: it has no inventory here; say where")
+    assert said(capsys, "verify", "run-of-another-machine", "--region", REGION) == (0, "remaining: 0\n")
+
+
+@pytest.mark.parametrize("command", ["verify", "doctor"])
+def test_a_profile_that_is_not_there_is_told_with_the_commands_own_option(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out = said(capsys, command, "--profile", "nope")
+    assert status == 1
+    assert "nope" in out
+    assert "--dsql-" not in out
+
+
 def test_what_may_not_be_listed_and_was_never_used_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
     denial = answer(403, "AccessDeniedException", "no")
     with answering("dsql.ListClusters", lambda: denial):
