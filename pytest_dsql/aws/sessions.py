@@ -120,7 +120,8 @@ class Clients:
                 session.get_component("credential_provider").insert_before("env", Shared())
                 self._session = boto3.Session(botocore_session=session)
             except BotoCoreError as error:
-                raise CredentialsError(f"no AWS session with the profile {profile!r}: {error}") from None
+                which = f"the profile {profile!r}" if profile else "the AWS configuration that is there"
+                raise CredentialsError(f"no AWS session with {which}: {error}") from None
         return self._session
 
     def __repr__(self) -> str:

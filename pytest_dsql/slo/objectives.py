@@ -20,6 +20,9 @@ ALLOWED_OVER: Final[Mapping[str, Fraction]] = {
     "p999": Fraction(1, 1000),
 }
 
+#: The finest that latencies are kept at (results/histogram), and less than any round trip.
+_SHORTEST_NS: Final = 1_000
+
 
 def ms(milliseconds: float) -> int:
     """Return a duration in milliseconds as whole nanoseconds, the unit of every limit."""
@@ -36,7 +39,8 @@ class Latency:
     """Limits on the latency of a transaction, in nanoseconds (write them with `ms`); None sets none.
 
     `p99=ms(200)` promises that at most 1 % of the requests take longer than 200 ms. Raises ValueError when no limit is
-    given, when one is not positive, or when a higher percentile has a lower limit than a lower one.
+    given, when one is below a microsecond (a forgotten `ms`), or when a higher percentile has a lower limit than a
+    lower one.
     """
 
     p50: int | None = None
@@ -53,6 +57,10 @@ class Latency:
                 raise TypeError(f"{name} must be a whole number of nanoseconds (write ms(...)), not {limit!r}")
             if limit <= 0:
                 raise ValueError(f"{name} must be above 0, not {limit!r}")
+            if limit < _SHORTEST_NS:
+                raise ValueError(
+                    f"{name}={limit} is {limit} ns, and no database answers so fast: write {name}=ms({limit})"
+                )
         names = list(given)
         for lower, higher in pairwise(names):
             if given[lower] > given[higher]:

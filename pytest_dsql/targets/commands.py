@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_dsql.errors import DsqlError, UsageError
+from pytest_dsql.errors import DsqlError, MissingExtra, UsageError
 from pytest_dsql.masking import mask
 
 if TYPE_CHECKING:
@@ -89,11 +89,15 @@ def _findings(profile: str | None, role: str | None, region: str | None) -> Iter
     yield "pytest-dsql", True, f"{version('pytest-dsql')}, Python {sys.version.split()[0]}, {os.cpu_count()} cores"
     yield _asked("embedded engine", _engine)
     yield _open_files()
-    asked = _asked("boto3", lambda: version("boto3") if _clients(profile, role) else "")
+    asked = _asked("boto3", _boto3)
     yield asked
     if not asked[1]:
         return
     clients = _clients(profile, role)
+    configured = _asked("AWS configuration", lambda: clients.default_region or "")
+    if not configured[1]:
+        yield configured
+        return
     signed_in = _asked("AWS credentials", lambda: "accepted" if clients.account else "")
     yield signed_in
     region = region or clients.default_region
@@ -120,6 +124,15 @@ def _clients(profile: str | None, role: str | None) -> Any:
     from pytest_dsql.aws.sessions import Clients
 
     return Clients(profile=profile, role=role)
+
+
+def _boto3() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("boto3")
+    except PackageNotFoundError:
+        raise MissingExtra("an AWS account", "aws") from None
 
 
 def _engine() -> str:

@@ -51,13 +51,19 @@ def test_limits_are_whole_nanoseconds(wrong: Any) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"p50": 2, "p95": 1}, {"p95": 2, "p99": 1}, {"p99": 2, "p999": 1}, {"p50": 2, "p999": 1}]
 )
-def test_a_higher_percentile_has_no_lower_limit(wrong: Any) -> None:
+def test_a_higher_percentile_has_no_lower_limit(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must not be above"):
-        Latency(**wrong)
+        Latency(**{name: ms(limit) for name, limit in wrong.items()})
+
+
+@pytest.mark.parametrize("forgotten", [1, 50, 999])
+def test_a_number_of_milliseconds_without_ms_is_refused(forgotten: int) -> None:
+    with pytest.raises(ValueError, match=rf"p95={forgotten} is {forgotten} ns.*write p95=ms\({forgotten}\)"):
+        Latency(p95=forgotten)
 
 
 def test_equal_limits_are_allowed() -> None:
-    assert Latency(p95=1, p99=1).limits == {"p95": 1, "p99": 1}
+    assert Latency(p95=1_000, p99=1_000).limits == {"p95": 1_000, "p99": 1_000}
 
 
 @pytest.mark.parametrize("wrong", [0, 1, -0.1, 1.5, float("nan")])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -171,6 +173,35 @@ def test_where_nothing_was_looked_at_it_says_so(
     assert status == 1
     assert out.startswith("could not look at run run-of-another-machine: it has no inventory here; say where")
     assert said(capsys, "verify", "run-of-another-machine", "--region", REGION) == (0, "remaining: 0\n")
+
+
+def test_the_doctor_says_that_boto3_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == "boto3":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return known(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    status, out = said(capsys, "doctor")
+    assert status == 1
+    assert "FAIL  boto3: an AWS account needs an extra that is not installed: pip install 'pytest-dsql[aws]'" in out
+
+
+def test_an_unreadable_configuration_is_told_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "config").write_text("[default\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    forget_credentials()
+    assert main(["doctor"]) == 1
+    out, err = capsys.readouterr()
+    assert (out + err).count(
+        "no AWS session with the AWS configuration that is there: Unable to parse config file"
+    ) == 1
 
 
 @pytest.mark.parametrize("command", ["verify", "doctor"])
