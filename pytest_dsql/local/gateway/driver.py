@@ -91,6 +91,7 @@ class Driver:
         for number, plan in enumerate(run.plans):
             # An answer is given when it is sure: the last one's transaction may still fail to commit.
             session.send(answer)
+            run.copied = None  # what an earlier COPY was given is not for the next one
             succeeded, answer = await self._statement(run, plan, block=several, first=number == 0)
             if not succeeded:
                 break
@@ -365,7 +366,7 @@ class Driver:
             session.settle(committed=False)
             return disguise.error(refusal)
         reply = await session.backend.ask(own_statement(disguise.failing_statement(refusal).encode()))
-        return self._relayed(reply)
+        return b"".join(disguise.told(message) for message in reply.collected if message[0] not in OWN_ANSWERS)
 
     def _settle(self, *, committed: bool) -> None:
         if not self._own_block:
