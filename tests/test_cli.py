@@ -26,7 +26,7 @@ needs_psql = pytest.mark.skipif(shutil.which("psql") is None, reason="no psql on
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *arguments], env=os.environ | environment, capture_output=True, text=True, timeout=120, check=False
+        [*COMMAND, *arguments], env=os.environ | environment, capture_output=True, text=True, timeout=300, check=False
     )
 
 
@@ -149,7 +149,7 @@ def test_signals_reach_the_command(place: Place, number: signal.Signals) -> None
     process = start("local", "--", "sh", "-c", script)
     assert line(process) == "ready\n"
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == 9
     assert not place.left()
 
@@ -180,7 +180,7 @@ def test_without_a_command_it_runs_until_interrupted(place: Place, number: signa
     assert line(process).startswith("The engine runs: PostgreSQL 16.")
     assert place.processes()
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=300)
     assert (process.returncode, stderr) == (0, "")
     assert "X-Amz" not in stdout
     assert not place.left()
@@ -198,7 +198,7 @@ def test_without_a_command_the_environment_is_a_private_file(place: Place) -> No
         assert answer == "1\n"
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
 
 
 def test_an_engine_that_ends_ends_it_with_the_reason(place: Place) -> None:
@@ -206,7 +206,7 @@ def test_an_engine_that_ends_ends_it_with_the_reason(place: Place) -> None:
     line(process)
     (server,) = place.base.glob("*/*/data/postmaster.pid")
     os.kill(int(server.read_text().split()[0]), signal.SIGKILL)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert process.returncode == 125
     assert re.fullmatch(r"pytest-dsql local: PostgreSQL of cluster .* ended \(killed by SIGKILL\): .*\n", stderr)
     assert not place.left()

@@ -64,7 +64,7 @@ def run(account: None) -> AwsRun:
 
 def emptied(address: str) -> None:
     """Have an account in another process be empty again."""
-    with urllib.request.urlopen(urllib.request.Request(f"{address}/moto-api/reset", method="POST"), timeout=30):
+    with urllib.request.urlopen(urllib.request.Request(f"{address}/moto-api/reset", method="POST"), timeout=300):
         pass
 
 
@@ -82,16 +82,16 @@ def moto_server(directory: Path, module: str = "moto.server", *options: str) -> 
             until_it_answers(address, process, directory / "moto.log")
             yield address
         finally:
-            process.terminate()
-            process.wait(timeout=30)
+            process.kill()  # nothing of it is kept; told to end, it would first forget its account, which takes long
+            process.wait()
 
 
 def until_it_answers(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while True:
         assert process.poll() is None, log.read_text()
         try:
-            with urllib.request.urlopen(f"{address}/moto-api/", timeout=5):
+            with urllib.request.urlopen(f"{address}/moto-api/", timeout=60):
                 return
         except OSError:
             assert time.monotonic() < deadline, log.read_text()

@@ -96,7 +96,7 @@ def test_no_cell_begins_past_the_guard_and_the_bill_is_compared(one_region: Clou
         env=one_region.environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=True,
     )
     # The cell of a moment ago is reckoned still.

@@ -58,7 +58,7 @@ def fake_port() -> Iterator[int]:
         yield int(process.stdout.readline())
     finally:
         process.stdin.close()
-        process.wait(10)
+        process.wait(60)
         process.stdout.close()
 
 

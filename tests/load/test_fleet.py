@@ -173,7 +173,7 @@ def test_workers_end_with_the_process_that_started_them(endpoint: Endpoint, tmp_
         capture_output=True,
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root)},
-        timeout=60,
+        timeout=300,
     )
     pids = [int(pid) for pid in ended.stdout.split()]
     assert pids, ended.stderr.decode()

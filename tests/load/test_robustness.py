@@ -125,7 +125,7 @@ def measure(engine: Engine, transfers: Transfers) -> Measure:
             progress=beside.watching(lambda _: None),
         )
         assert time.monotonic() - began < planned_s + 20, "the cell hung"
-        beside.wait(30)
+        beside.wait(120)
         beside.raise_its_error()
         tally = Tally(committed=measured.committed, ambiguous=measured.ambiguous, complete=True)
         cell = Cell(measured, transfers.check_cell(opener, claimed, tally))
@@ -211,7 +211,7 @@ def test_a_commit_that_nobody_can_tell_about_is_ambiguous_and_upsets_no_invarian
     def lose_one_commit_and_let_nobody_in() -> None:
         controls.faults.add(Fault.refuse("08006"))
         number = controls.faults.add(Fault.disconnect(on="commit", after=True, table="transfers", first=1))
-        wait_until(lambda: controls.faults.counts()[number] == 1, 30)
+        wait_until(lambda: controls.faults.counts()[number] == 1)
         time.sleep(3.0)  # longer than a receipt is looked for
         controls.faults.clear()
 

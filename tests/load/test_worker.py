@@ -23,4 +23,4 @@ def test_a_worker_without_a_controller_ends() -> None:
             [sys.executable, "-P", "-m", "pytest_dsql.load.worker", str(theirs.fileno())], pass_fds=(theirs.fileno(),)
         )
     ours.close()
-    assert process.wait(30) == 0
+    assert process.wait(300) == 0

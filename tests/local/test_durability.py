@@ -50,7 +50,7 @@ def kill_everything(engine: Engine, place: Place) -> None:
     for pid in (*postmasters, engine.pid, *children):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not any(str(place.directory) in " ".join(words) for _, words in command_lines()), 30)
+    wait_until(lambda: not any(str(place.directory) in " ".join(words) for _, words in command_lines()), 300)
 
 
 def parent_of(process: Path) -> int:
@@ -69,10 +69,10 @@ def test_what_was_acknowledged_survives_a_kill_of_everything(place: Place, tmp_p
     writers = [Writer(engine, number) for number in range(1, 5)]
     for writer in writers:
         writer.thread.start()
-    wait_until(lambda: sum(len(writer.acknowledged) for writer in writers) > ACKNOWLEDGED, 60)
+    wait_until(lambda: sum(len(writer.acknowledged) for writer in writers) > ACKNOWLEDGED, 300)
     kill_everything(engine, place)
     for writer in writers:
-        writer.thread.join(30)
+        writer.thread.join(300)
     engine.close()
     with Engine.start_or_attach(options=options) as again, connect(again) as connection:
         assert connection.execute("SHOW fsync").fetchone() == ("on",)

@@ -99,7 +99,7 @@ def test_whoever_waits_is_told_when_the_job_ends(engine: Engine, connection: Con
         assert not answers
         move(engine, PAST)
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         inside.execute("ROLLBACK")  # it is too old to commit
     assert answers == [False, False]
     found = "SELECT details FROM sys.jobs WHERE job_id = %s"

@@ -118,8 +118,8 @@ def test_an_interrupted_run_leaves_no_process_and_no_file(
     pytester.makepyfile(LONG)
     status, output = interrupted(pytester, number)
     assert status == pytest.ExitCode.INTERRUPTED, output
-    wait_until(lambda: not _with_environment(f"TMPDIR={directory}"), 30)
-    wait_until(lambda: not list(directory.rglob("postmaster.pid")), 30)
+    wait_until(lambda: not _with_environment(f"TMPDIR={directory}"), 300)
+    wait_until(lambda: not list(directory.rglob("postmaster.pid")), 300)
     assert [one.name for one in directory.iterdir() if not one.name.startswith("pytest-")] == []
 
 

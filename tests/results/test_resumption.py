@@ -91,6 +91,6 @@ def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
         f"file = ResultsFile(Path(sys.argv[1]), run_info({RUN!r})); os.kill(os.getpid(), signal.SIGKILL)"
     )
     root = Path(__file__).parents[2]
-    died = subprocess.run([sys.executable, "-c", program, tmp_path], cwd=root, timeout=60, check=False)
+    died = subprocess.run([sys.executable, "-c", program, tmp_path], cwd=root, timeout=300, check=False)
     assert died.returncode == -9
     GoingOn.alone(tmp_path / RUN).close()

@@ -183,7 +183,7 @@ def test_the_zip_runs_with_nothing_else_than_lambda_has(target: Target, inserts:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
         env={**keys, "AWS_REGION": "us-east-1", VARIABLE: described({"us-east-1": target.endpoint})},
         cwd=tmp_path,
     )

@@ -45,7 +45,7 @@ def test_the_wheel_is_whole(tmp_path: Path) -> None:
 def test_pip_installs_the_wheel_with_its_entry_points(tmp_path: Path) -> None:
     path = build_wheel(tmp_path)
     command = [*(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target")]
-    subprocess.run([*command, str(tmp_path / "x"), str(path)], check=True, timeout=120, capture_output=True)
+    subprocess.run([*command, str(tmp_path / "x"), str(path)], check=True, timeout=300, capture_output=True)
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from importlib.metadata import distribution as d;"
         "import pytest_dsql; print(pytest_dsql.__file__, [one.value for one in d('pytest-dsql').entry_points])"

@@ -94,7 +94,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def until_it_runs(process: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not (tmp_path / "running").exists():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
@@ -125,7 +125,7 @@ def test_a_signal_removes_what_was_created(
     )
     until_it_runs(process, tmp_path)
     process.send_signal(number)
-    out = process.communicate(timeout=120)[0].decode()
+    out = process.communicate(timeout=300)[0].decode()
     assert process.returncode == pytest.ExitCode.INTERRUPTED, out
     assert re.search("remaining: 0", out), out
     nothing_is_left(tmp_path)
@@ -146,5 +146,5 @@ def test_a_lost_terminal_removes_what_was_created(session: list[str], tmp_path: 
     until_it_runs(process, tmp_path)
     os.close(ours)  # whatever it says from now on is an error
     process.send_signal(signal.SIGHUP)
-    process.wait(timeout=120)
+    process.wait(timeout=300)
     nothing_is_left(tmp_path)

@@ -99,7 +99,7 @@ def test_the_example_is_created_measured_and_removed(provider: Provider, tmp_pat
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+            arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
 
     done = run(*command, *options)

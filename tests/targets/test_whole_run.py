@@ -113,8 +113,8 @@ def cloud(tmp_path: Path, regions: str) -> Iterator[Cloud]:
             ]
             yield Cloud(address, environment, options)
         finally:
-            process.terminate()
-            process.wait(timeout=60)
+            process.terminate()  # with its engine
+            process.wait(timeout=300)
             assert process.stdout is not None
             process.stdout.close()
 
@@ -225,14 +225,14 @@ def test_a_signal_removes_what_was_created(there: Cloud, tmp_path: Path, number:
         stdout=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not (tmp_path / "running").exists():
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert len(there.clusters()) == 1
     process.send_signal(number)
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=300)
     assert "remaining: 0" in out
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     there.nothing_is_left()

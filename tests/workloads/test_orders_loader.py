@@ -138,7 +138,7 @@ OrdersData.orders_text = orders_text
 dsn = sys.stdin.read()
 Orders(SCALE).load(lambda: psycopg.connect(dsn, autocommit=True), dialect="postgresql", workers=2)
 """
-    killed = subprocess.run([sys.executable, "-c", script], input=server.dsn, text=True, timeout=60, check=False)
+    killed = subprocess.run([sys.executable, "-c", script], input=server.dsn, text=True, timeout=300, check=False)
     assert killed.returncode == -9
     report = Orders(SCALE).load(connect, dialect="postgresql")
     assert 0 < report.rows < SCALE.total_rows

@@ -53,7 +53,7 @@ def test_bent_handshakes_end_only_their_own_connection(served: RunningGateway) -
         r = random.Random(f"handshake {seed}")
         hello = client_hello(served, r)
         data = r.choice((b"", _ASKING)) + (bent(hello, r) if seed % 8 else hello + r.randbytes(50))
-        with socket.create_connection(("127.0.0.1", served.port), timeout=20) as raw:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=60) as raw:
             with contextlib.suppress(OSError):
                 for part in chopped(data, r):
                     raw.sendall(part)

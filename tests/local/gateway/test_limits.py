@@ -27,14 +27,14 @@ class Limited:
     def set(self, **values: object) -> None:
         cluster = self.served.cluster
         changing = changes.change_limits(cluster, cluster.limits.changed(values))
-        asyncio.run_coroutine_threadsafe(changing, self.served.loop).result(10)
+        asyncio.run_coroutine_threadsafe(changing, self.served.loop).result(60)
 
     def move(self, seconds: float) -> None:
         self.served.call(lambda: self.served.cluster.clock.move(seconds))
         self._moved_at = time.time()
 
     def reset(self) -> None:
-        asyncio.run_coroutine_threadsafe(changes.reset(self.served.cluster), self.served.loop).result(10)
+        asyncio.run_coroutine_threadsafe(changes.reset(self.served.cluster), self.served.loop).result(60)
 
     def _await_new_tokens(self) -> None:
         """Tokens tell the second they were signed in: in the next they are of the clock that was moved."""

@@ -233,7 +233,7 @@ def test_psql_works(served: RunningGateway) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         check=False,
     )
     assert run.stdout.split() == ["1", "2"]

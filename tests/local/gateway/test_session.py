@@ -307,7 +307,7 @@ class SlowJudge:
     def __call__(self, sql: str, rules: date) -> Judgement:
         if len(sql) >= LONG_MESSAGE:
             self.asked.set()
-            assert self.go_on.wait(10), "nobody was served meanwhile"
+            assert self.go_on.wait(60), "nobody was served meanwhile"
         return few_rules(sql, rules)
 
 
@@ -324,7 +324,7 @@ def slowly_judging(cluster: Cluster, tmp_path: Path, slow: SlowJudge) -> Iterato
 def test_others_are_served_while_a_long_text_is_judged(slowly_judging: RunningGateway, slow: SlowJudge) -> None:
     with slowly_judging.connect() as long, slowly_judging.connect() as other:
         long.pgconn.send_query(f"SELECT length('{LONG_TEXT}')".encode())
-        assert slow.asked.wait(10)
+        assert slow.asked.wait(60)
         assert tags(simple(other, "SELECT 1")) == ["SELECT 1"]
         slow.go_on.set()
         result = next_result(long.pgconn)
@@ -343,7 +343,7 @@ def test_what_follows_a_long_text_waits_for_it(slowly_judging: RunningGateway, s
     with RawClient(slowly_judging) as client:
         client.logged_in()
         client.send(parse + bind + execute + sync + refused + frames.message(frames.QUERY, b"SELECT 7\0"))
-        assert slow.asked.wait(10)
+        assert slow.asked.wait(60)
         client.send(frames.message(frames.QUERY, b"SELECT 8\0"))
         slow.go_on.set()
         found = [client.until_ready() for _ in range(4)]
@@ -360,7 +360,7 @@ def test_a_client_may_go_while_its_text_is_judged(slowly_judging: RunningGateway
     with RawClient(slowly_judging) as client:
         client.logged_in()
         client.send(frames.message(frames.QUERY, f"SELECT '{LONG_TEXT}'".encode() + b"\0"))
-        assert slow.asked.wait(10)
+        assert slow.asked.wait(60)
     slow.go_on.set()
     slowly_judging.wait_sessions(0)
 

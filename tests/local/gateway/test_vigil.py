@@ -44,7 +44,7 @@ class Yields:
 @in_a_loop
 async def test_it_looks_for_a_moment_and_then_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     yields = Yields(monkeypatch)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     looked = 0
     while not looked and time.monotonic() < deadline:  # a busy machine may not run it in time
         vigil = Vigil(asyncio.get_running_loop(), cores=2)
@@ -86,7 +86,7 @@ async def test_it_sleeps_where_somebody_else_wants_the_core(monkeypatch: pytest.
         await asyncio.sleep(0.001)
     assert 0 < yields.taken() < 10  # each time it rests longer
     yields.taken_s = 0.0
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not yields.count and time.monotonic() < deadline:
         vigil.stay(vigil.answer)
         await asyncio.sleep(0.01)
@@ -118,7 +118,7 @@ async def test_what_comes_again_is_waited_for_again(monkeypatch: pytest.MonkeyPa
         vigil.stay(vigil.statement)
         await asyncio.sleep(0.001)
     assert vigil.statement.misses > 0
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while vigil.statement.misses and time.monotonic() < deadline:
         vigil.stay(vigil.statement)
         await asyncio.sleep(0)

@@ -68,7 +68,7 @@ def rewrite(superuser: psycopg.Connection[Any], file: str, text: str) -> None:
     loaded = superuser.execute("SELECT pg_conf_load_time()").fetchone()
     superuser.execute("SELECT pg_reload_conf()")
     # The server reads it when it gets to it; who reads the time reads what the server has told this session since.
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while superuser.execute("SELECT pg_conf_load_time()").fetchone() == loaded:
         assert time.monotonic() < deadline, "the server did not read its file again"
 
