@@ -108,8 +108,17 @@ class Cell:
 
     @property
     def tps(self) -> float:
-        """Successful (committed) transactions per second."""
-        return self._per_second(sum(one.count(*COMMITTED) for one in self.measurement.requests.values()))
+        """Successful (committed) transactions per second.
+
+        In open loop those count that committed while the window was open, whenever they were to start: what a database
+        that can't keep up works off afterwards is no throughput.
+        """
+        committed = sum(one.count(*COMMITTED) for one in self.measurement.requests.values())
+        return self._per_second(max(0, committed - self._spill))
+
+    @property
+    def _spill(self) -> int:
+        return 0 if self.measurement.arrival.rate is None else self.measurement.spill
 
     @property
     def tps_interval(self) -> tuple[float | None, float | None]:
@@ -363,6 +372,7 @@ class Cell:
             requests=[requests_of(one) for one in measured.requests.values()],
             duration_s=measured.duration_s,
             successes=successes_of(measured),
+            spill=self._spill,
             generator=Generator(
                 cpu=health.cpu,
                 runqueue_wait=health.runqueue_wait,

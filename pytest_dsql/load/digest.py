@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.load.buckets import Histogram, buckets_of, coarse
 from pytest_dsql.load.measurement import Kind, Outcome
-from pytest_dsql.load.recorder import Batch, Clean
+from pytest_dsql.load.recorder import Batch, Clean, spilled
 from pytest_dsql.load.series import MOST_POINTS, Series, SeriesMaker
 from pytest_dsql.load.stretches import Stretches
 from pytest_dsql.slo.throughput import SLICES
@@ -116,6 +116,7 @@ class Condenser:
         self.ambiguous: Final = [0] * count
         self.outcomes: Final = [0] * len(Outcome)
         self.errors: Final[dict[str, int]] = {}
+        self.spill = 0  #: see `Measurement.spill`
         self._successes: Final = [0] * _STRETCHES  #: committed, by stretch
         self._digests: Final = [Digest(one.name, one.kind) for one in transactions]
         self._window: Final = (window_start_ns, window_end_ns)
@@ -173,10 +174,12 @@ class Condenser:
         for digest, more in zip(self._digests, other._digests, strict=True):
             digest.include(more)
         self._series.include(other._series)
+        self.spill += other.spill
 
     def _add_clean(self, digest: Digest, clean: Clean) -> None:
         """Count requests that committed at their first attempt."""
         opens_ns, closes_ns = self._window
+        self.spill += spilled(clean, opens_ns, closes_ns)
         starts, ends, waits = clean
         inside = [opens_ns <= start < closes_ns for start in starts]
         if not all(inside):
@@ -246,6 +249,7 @@ class Condenser:
             digest.failures[stretch] = digest.failures.get(stretch, 0) + 1
             digest.failed_sent += served > 0
         self._successes[stretch] += outcome in _COMMITTED
+        self.spill += outcome in _COMMITTED and start + latency > self._length_ns
         failed = outcome not in _ANSWERED and outcome is not Outcome.CANCELLED
         self._series.count(point, success=int(outcome in _COMMITTED), attempts=attempts, failures=int(failed))
 

@@ -325,6 +325,7 @@ class _Cell:
             duration_s=duration_s,
             samples=tallies.samples(opens_ns, closes_ns) if isinstance(tallies, Tallies) else {},
             counted=tallies.result(duration_s) if isinstance(tallies, Condenser) else None,
+            spill=tallies.spill if isinstance(tallies, Condenser) else tallies.spill(opens_ns, closes_ns),
             generator=worst([one.health for one in self._done.values() if one.health is not None]),
             connect=connect,
             rtt_ns=distribution(self._rtt or []),

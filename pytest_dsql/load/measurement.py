@@ -194,6 +194,8 @@ class Measurement:
     engine: EngineWork | None = None
     #: what a cell has in place of samples whose requests are only counted: a long one, one from several hosts
     counted: CountedCell | None = None
+    #: how many requests of the window committed after it had closed, less those of the warm-up that did so in it
+    spill: int = 0
 
     @property
     def requests(self) -> Mapping[str, Samples | Digest]:

@@ -44,6 +44,7 @@ def merge_measurements(first: Measurement, second: Measurement) -> Measurement:
         committed=_sum(first.committed, second.committed),
         ambiguous=_sum(first.ambiguous, second.ambiguous),
         look=first.look + second.look,
+        spill=first.spill + second.spill,
         interrupted=first.interrupted or second.interrupted,
         simulated=first.simulated or second.simulated,
         cost=None if first.cost is None or second.cost is None else first.cost.plus(second.cost),

@@ -177,6 +177,30 @@ class Tallies:
             merged[name] = merge(Samples(name, kind), [at_once, *parts])
         return merged
 
+    def spill(self, window_start_ns: int, window_end_ns: int) -> int:
+        """Return how much more of what was to start in the window has committed than did so while it was open."""
+        length_ns = window_end_ns - window_start_ns
+        return sum(spilled(clean, window_start_ns, window_end_ns) for clean in self.clean) + sum(
+            outcome in _COMMITTED and start + latency > length_ns
+            for part in self.parts
+            for one in part
+            for start, latency, outcome in zip(one.intended_ns, one.latency_ns, one.outcome, strict=True)
+        )
+
+
+def spilled(clean: Clean, window_start_ns: int, window_end_ns: int) -> int:
+    """Count requests that were to start in the window and committed after it, less earlier ones that did so in it."""
+    starts, ends, _ = clean
+    if not starts or (min(starts) >= window_start_ns and max(ends) <= window_end_ns):
+        return 0
+    late = early = 0
+    for start, end in zip(starts, ends, strict=True):
+        if start < window_start_ns:
+            early += window_start_ns <= end <= window_end_ns
+        elif end > window_end_ns:
+            late += start < window_end_ns
+    return late - early
+
 
 def fill_clean(into: Samples, clean: Clean, window_start_ns: int, window_end_ns: int) -> None:
     """Add requests that committed at their first attempt, unless they were to start outside the window."""

@@ -168,6 +168,7 @@ class Evidence:
     duration_s: float  #: length of the window, all looks together
     successes: Sequence[int]  #: transactions committed in each of equal slices of the window
     generator: Generator
+    spill: int = 0  #: by how many these are more than committed while the window was open
     #: embedded engine only: how many of its processes, on average, waited for a core because of other programs
     engine_starved: float | None = None
     gateway_starved: float = 0.0  #: of these processes the one through which every statement goes: a share of the time

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_dsql.errors import UsageError
 from pytest_dsql.load.digest import Condenser, slices_of
-from pytest_dsql.load.measurement import Measurement, Outcome, Samples
+from pytest_dsql.load.measurement import Arrival, Measurement, Outcome, Samples
 from pytest_dsql.load.merging import merge_measurements
 from pytest_dsql.load.recorder import Batch, Tallies
 from pytest_dsql.load.sampled import PARTS, interval_of, successes_of, summary_of
@@ -141,6 +141,41 @@ def test_a_verdict_counts_the_same_over_and_sees_the_same_clusters(stalls: bool,
         assert other.design_effect == pytest.approx(one.design_effect, rel=0.25)
     if stalls:
         assert max(one.design_effect for one in second.objectives) > 3
+
+
+def test_what_commits_outside_of_the_window_is_told_alike() -> None:
+    """Requests of the warm-up, of the window and of its end: in open loop what committed in it makes the rate."""
+    closes = OPENS + 10 * SECOND
+    kept, counted = Tallies.of(MIX), Condenser(MIX, window_start_ns=OPENS, window_end_ns=closes)
+    rows = [
+        *[(OPENS - SECOND // 2, OPENS - 1)] * 2,  # the warm-up's own
+        *[(OPENS - SECOND // 2, OPENS + MS)] * 3,
+        *[(OPENS + SECOND, OPENS + 2 * SECOND)] * 40,
+        *[(closes - SECOND, closes + SECOND)] * 20,
+        *[(closes, closes + SECOND)] * 5,  # arrived too late to count
+    ]
+    clean = [(array("q", starts), array("q", ends), array("q")) for starts, ends in (zip(*rows, strict=True), ((), ()))]
+    retried = [Samples(one.name, one.kind) for one in MIX]
+    for start, latency in ((2 * SECOND, SECOND), (9 * SECOND, 2 * SECOND)):
+        its = retried[1]
+        its.intended_ns.append(start)
+        its.latency_ns.append(latency)
+        for column in (its.wait_ns, its.service_ns, its.backoff_ns):
+            column.append(0)
+        its.attempts.append(2)
+        its.outcome.append(Outcome.OK_RETRIED)
+    batch = Batch(clean, retried, [70, 2], [0, 0], [70, 2, 0, 0, 0, 0, 0, 0], {})
+    kept.add(batch)
+    counted.add(batch)
+    assert kept.spill(OPENS, closes) == counted.spill == 20 + 1 - 3
+    other = Condenser(MIX, window_start_ns=OPENS, window_end_ns=closes)
+    other.include(counted)
+    other.include(counted)
+    assert other.spill == 36
+    measured = measurement(*kept.samples(OPENS, closes).values(), duration_s=10.0, spill=18)
+    assert cell(measured).tps == 6.2
+    assert cell(replace(measured, arrival=Arrival("poisson", 6.2))).tps == 4.4
+    assert merge_measurements(measured, measured).spill == 36
 
 
 def test_a_stall_at_the_end_of_the_window_is_one_event_for_both() -> None:

@@ -186,6 +186,15 @@ class TestRate:
         assert verdict.outcome == "fail"
         assert verdict.reasons[0].startswith("success rate: 500.0/s")
 
+    def test_a_queue_that_is_worked_off_after_the_window_is_no_throughput(self) -> None:
+        """5,000 arrived in 10 s and all committed in the end, 1,500 of them when the window had closed: 350/s."""
+        late = {"successes": [249, 251] * 10, "spill": 1_500}
+        assert judge(Slo(min_tps=450), evidence(read(5000), successes=[249, 251] * 10)).outcome == "pass"
+        verdict = judge(Slo(min_tps=450), evidence(read(5000), **late))
+        assert verdict.outcome == "fail"
+        assert verdict.reasons[0].startswith("success rate: 350.0/s")
+        assert judge(Slo(min_tps=340), evidence(read(5000), **late)).outcome == "pass"
+
     def test_too_near_to_tell_wants_samples(self) -> None:
         verdict = judge(Slo(min_tps=500), evidence(read(5000), successes=[200, 300] * 10), looks=3)
         assert verdict.outcome == "inconclusive"
