@@ -25,6 +25,9 @@ class Sign:
     text: str  #: for a sentence
     #: only its connections were too few for what was in flight, which a slow database brings about as well
     of_connections: bool = False
+    of_rate: bool = (
+        False  #: the database was asked for less than was planned, so that even a pass says nothing about it
+    )
 
 
 def runqueue_wait_per_request_ns(evidence: Evidence, tightest_ns: float | None) -> float | None:
@@ -123,7 +126,8 @@ def limits_of_the_generator(
             signs.append(
                 Sign(
                     f"the generator offered {evidence.arrivals / evidence.duration_s:,.1f} requests/s "
-                    f"of the {generator.offered_rate:,.1f} that were planned"
+                    f"of the {generator.offered_rate:,.1f} that were planned",
+                    of_rate=True,
                 )
             )
     return signs

@@ -139,6 +139,9 @@ def judge(slo: Slo, evidence: Evidence, *, look: int = 1, looks: int = 1) -> Ver
     if reasons:
         wants = not blocks and not any(one.blocked for one in open_ones) and look < looks
         return Verdict("inconclusive", (*reasons, *near), results, look, wants, **hindered)
+    if any(sign.of_rate for sign in found):
+        first = "The objectives are met, but at a lower rate than was asked for, which says nothing about that rate."
+        return Verdict("invalid", (first, *near), results, look, **hindered)
     nearest = max(decided, key=lambda one: one.nearness)
     met = "The objective is met" if len(decided) == 1 else f"All {len(decided)} objectives are met; the nearest"
     at_least = []

@@ -35,11 +35,18 @@ class TestGenerator:
         assert "says nothing about the database" in verdict.reasons[0]
         assert not verdict.healthy
 
-    @pytest.mark.parametrize("change", UNHEALTHY, ids=lambda one: next(iter(one)))
+    @pytest.mark.parametrize(
+        "change", [one for one in UNHEALTHY if "offered_rate" not in one], ids=lambda one: next(iter(one))
+    )
     def test_a_pass_says_at_least(self, change: dict[str, Any]) -> None:
         verdict = judge(P99, evidence(read(600), generator=replace(HEALTHY, **change)))
         assert verdict.outcome == "pass"
         assert any("At least" in reason for reason in verdict.reasons)
+
+    def test_a_pass_at_a_lower_rate_is_none_at_the_rate_that_was_asked_for(self) -> None:
+        verdict = judge(P99, evidence(read(600), generator=replace(HEALTHY, offered_rate=1000.0)))
+        assert verdict.outcome == "invalid"
+        assert "60.0 requests/s of the 1,000.0 that were planned" in verdict.reasons[1]
 
     @pytest.mark.parametrize(
         "change",
