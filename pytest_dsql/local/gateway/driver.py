@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Coroutine
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import TYPE_CHECKING, Final, final
@@ -33,6 +34,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 #: DSQL's rules could be evaded through the function-call protocol. The text is an inference from DSQL's others.
 NO_CALLS: Final = Refusal("0A000", "function call protocol not supported")
+
+#: The other word for BEGIN, which has a tag of its own.
+_START: Final = re.compile(r"(?>(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*)START\b", re.IGNORECASE | re.DOTALL)
 
 _COMMIT: Final = own_statement(b"COMMIT")
 _ROLLBACK: Final = own_statement(b"ROLLBACK")
@@ -309,7 +313,8 @@ class Driver:
                 again = await session.backend.ask(run.messages(plan))
                 if again.error is not None:
                     return False, self._answer(again, plan)
-            return True, frames.message(frames.COMMAND_COMPLETE, b"BEGIN\0")
+            tag = b"START TRANSACTION\0" if _START.match(plan.statement.sql) else b"BEGIN\0"
+            return True, frames.message(frames.COMMAND_COMPLETE, tag)
         kind = plan.statement.kind
         if kind == "begin" and session.status == IDLE:
             session.contender.begin()
