@@ -29,6 +29,7 @@ def names_catalog(tree: bytes) -> bool:
 def hidden(statement: Statement) -> list[tuple[int, int, bytes]]:
     """The edits `(start, end, replacement)` that put the views in place of the catalogs."""
     nodes = list(walk(statement))
+    queries = {body["ctename"] for name, body in nodes if name == "CommonTableExpr"}
     asked = any(name == "ColumnRef" and _SYSTEM_COLUMNS.intersection(strings(body["fields"])) for name, body in nodes)
     schema = _WITH_SYSTEM_COLUMNS if asked else _SCHEMA
     edits = []
@@ -47,6 +48,8 @@ def hidden(statement: Statement) -> list[tuple[int, int, bytes]]:
             if (token := starts.get(body.get("location", 0))) is not None:
                 edits.append((token.end, token.end, b"()"))
         elif name == "RangeVar" and body.get("relname") in _CATALOGS:
+            if "schemaname" not in body and body["relname"] in queries:
+                continue  # a WITH query of that name
             starts = starts or {token.start: token for token in statement.scan()}
             token = starts.get(body.get("location", 0))
             if token is not None and body.get("schemaname", "pg_catalog") == "pg_catalog":

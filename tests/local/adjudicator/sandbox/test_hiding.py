@@ -166,5 +166,11 @@ def test_rows_of_the_catalogs_fit_the_functions_that_take_them(tables: Server) -
     assert ask(tables, "SELECT count(*) FROM pg_proc WHERE proname = '_pg_truetypid'") == [(1,)]
 
 
+def test_a_query_of_a_catalogs_name_is_that_query(tables: Server) -> None:
+    assert ask(tables, "WITH pg_class AS (SELECT 1 AS x) SELECT * FROM pg_class") == [(1,)]
+    named = "WITH pg_class AS (SELECT relname FROM pg_catalog.pg_class WHERE relname ~ 'dsql') SELECT * FROM pg_class"
+    assert ask(tables, named) == []
+
+
 def test_there_are_no_schemas_for_what_is_temporary(tables: Server) -> None:
     assert ask(tables, "SELECT nspname FROM pg_namespace WHERE nspname ~ 'temp'") == []
