@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any, Final, final
@@ -79,9 +80,15 @@ class Clients:
 
     @property
     def default_region(self) -> str | None:
-        """The Region that the user's environment or profile names, None when neither does."""
+        """The Region that the user's environment or profile names, None when neither does.
+
+        `AWS_REGION` counts as in all other AWS SDKs: boto3 knows `AWS_DEFAULT_REGION` only (AWS SDKs and Tools
+        reference guide, "AWS Region"). Both win over the profile.
+        """
         with self._lock:
             region = self._opened().region_name
+        if not os.environ.get("AWS_DEFAULT_REGION"):
+            region = os.environ.get("AWS_REGION") or region
         return str(region) if region else None
 
     def partition(self, region: str) -> str:

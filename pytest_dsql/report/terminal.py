@@ -202,11 +202,17 @@ def _test(cell: Mapping[str, Any]) -> str:
 def _label(cell: Mapping[str, Any]) -> str:
     """Return what tells a cell from the others of its test."""
     match = _ID.match(cell["id"])
-    parts = [cell["arrival"]["kind"]]
+    arrival = cell["arrival"]
+    parts = [arrival["kind"]]
+    if arrival["kind"] in ("poisson", "constant"):  # on a schedule, what tells cells apart is the rate
+        parts = [
+            f"{arrival['rate']:,.1f}".removesuffix(".0") + "/s",
+            *(("constant",) if arrival["kind"] == "constant" else ()),
+        ]
     if match and match["parameters"]:
         parts.append(match["parameters"])
     if cell["repeat"] > 1:
-        parts.append(f"repeat {cell['repeat']}")
+        parts.append(f"run {cell['repeat']}")
     if match and match["number"]:
         parts.append(f"#{match['number']}")
     return " ".join(parts)
@@ -225,7 +231,9 @@ def _painted(text: str, outcome: str, colour: bool) -> str:
 
 def _figures(figures: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"{name} {value:,.3f}"
+        f"{name} {'yes' if value else 'no'}"
+        if isinstance(value, bool)
+        else f"{name} {value:,.3f}"
         if isinstance(value, float)
         else f"{name} {value:,}"
         if isinstance(value, int)

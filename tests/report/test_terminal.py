@@ -10,7 +10,7 @@ import pytest
 
 from pytest_dsql.load.cell import Cell
 from pytest_dsql.load.connections import Connections
-from pytest_dsql.load.measurement import Measurement
+from pytest_dsql.load.measurement import Arrival, Measurement
 from pytest_dsql.report.terminal import summary_lines
 from pytest_dsql.results.cell import cell_dict
 from tests.load.made_cells import HEALTHY, cell, connect_stats, good_measurement, measurement, samples
@@ -84,6 +84,15 @@ def test_cells_of_one_test_share_its_heading() -> None:
     assert any(line.startswith("closed [4] #2 ") for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("arrival", "label"),
+    [(Arrival("poisson", 400.0), "400/s run 2 #3 "), (Arrival("constant", 1234.5), "1,234.5/s constant run 2 #3 ")],
+)
+def test_cells_on_a_schedule_are_told_apart_by_their_rate(arrival: Arrival, label: str) -> None:
+    made = judged(replace(good_measurement(), arrival=arrival), "test_shop.py::test_capacity#3", repeat=2)
+    assert any(line.startswith(label) for line in flat(summary_lines(results(made), 120)))
+
+
 def test_another_target_is_named() -> None:
     assert "test_shop.py::test_orders on attach" in summary_lines(results(judged(target="attach")))
 
@@ -123,6 +132,7 @@ def test_nothing_measured_is_nothing_shown() -> None:
 def test_experiments_without_cells() -> None:
     shown = summary_lines(results(experiments={"token_signing": {"p50_ms": 0.07123, "n": 1000}}))
     assert shown == ["token_signing: p50_ms 0.071, n 1,000"]
+    assert summary_lines(results(experiments={"capacity": {"provisional": True}})) == ["capacity: provisional yes"]
 
 
 def test_a_cell_with_injected_trouble_is_marked_and_explained() -> None:

@@ -204,6 +204,15 @@ def test_an_unreadable_configuration_is_told_once(
     ) == 1
 
 
+def test_the_region_is_that_of_every_sdk(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    make("elsewhere-1", region="us-east-2")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_REGION", "us-east-2")
+    status, out = said(capsys, "verify")
+    assert status == 1
+    assert "in us-east-2, run elsewhere-1" in out
+
+
 @pytest.mark.parametrize("command", ["verify", "doctor"])
 def test_a_profile_that_is_not_there_is_told_with_the_commands_own_option(
     command: str, capsys: pytest.CaptureFixture[str]
