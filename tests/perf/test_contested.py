@@ -44,6 +44,16 @@ def _each(sql: str, behind: int = 0) -> Callable[[Connection, int], None]:
     return write
 
 
+def _spelled(sql: str, behind: int = 0) -> Callable[[Connection, int], None]:
+    """The same with the numbers in the text."""
+
+    def write(connection: Connection, rows: int) -> None:
+        for number in range(1, rows + 1):
+            connection.execute((sql % (behind + number)).encode())
+
+    return write
+
+
 def _mixed(connection: Connection, rows: int) -> None:
     """Three statements for three rows, as an order has them."""
     for number in range(1, rows + 1, 3):
@@ -73,6 +83,12 @@ WRITES = {
     "many DELETEs of referenced rows": _each("DELETE FROM item WHERE k = %s"),
     "many INSERTs of children": _each("INSERT INTO part VALUES (%s, 1, 'new')"),
     "many upserts": _each("INSERT INTO item VALUES (%s, 0, 'new') ON CONFLICT (k) DO UPDATE SET n = item.n + 1", 1500),
+    "many UPDATEs, spelled out": _spelled("UPDATE item SET n = n + 1, note = 'new' WHERE k = %s"),
+    "many INSERTs, spelled out": _spelled("INSERT INTO item VALUES (10000 + %s, 0, 'new')"),
+    "many DELETEs, spelled out": _spelled("DELETE FROM item WHERE k = %s"),
+    "many upserts, spelled out": _spelled(
+        "INSERT INTO item VALUES (%s, 0, 'new') ON CONFLICT (k) DO UPDATE SET n = item.n + 1", 1500
+    ),
     "a mix": _mixed,
     "many INSERTs of drawn keys": _each("INSERT INTO drawn (n) VALUES (%s) RETURNING k"),
 }

@@ -20,7 +20,7 @@ from pytest_dsql.local.adjudicator.work import Entry
 from pytest_dsql.local.gateway.run import NO_PARAMETERS
 
 #: Fewer executions of a text aren't worth it.
-_MANY: Final = 16
+MANY: Final = 16
 
 #: The types of parameters that may be put into arrays, and these arrays' types: OIDs (PostgreSQL's pg_type.dat).
 _ARRAYS: Final = {
@@ -68,7 +68,7 @@ class Step:
     @property
     def at_once(self) -> bool:
         """Whether it is done as one statement."""
-        return self.whole or len(self.values) >= _MANY
+        return self.whole or len(self.values) >= MANY
 
     @property
     def by_index(self) -> bool:
@@ -114,18 +114,24 @@ def undescribed(log: Sequence[Entry]) -> dict[Parsed, bytes]:
     return {
         parsed: entry.execution(sandbox=True)[0]
         for parsed, (entry, batch) in first.items()
-        if counted[parsed] >= _MANY and 0 in _types(entry.types, batch)
+        if counted[parsed] >= MANY and 0 in _types(entry.types, batch)
     }
 
 
-def steps(log: Sequence[Entry], described: Mapping[Parsed, tuple[int, ...]]) -> list[Step]:
-    """The log, with the parameters' types where they had to be asked for."""
+def steps(
+    log: Sequence[Entry], described: Mapping[Parsed, tuple[int, ...]], stand_ins: Sequence[Entry] = ()
+) -> list[Step]:
+    """The log, with the parameters' types where they had to be asked for.
+
+    `stand_ins` are statements that do the same, one for each, and of which more are alike.
+    """
+    originals, log = log, stand_ins or log
     upserted = {batch.table.oid for entry in log if (batch := _batch(entry)) is not None and batch.upserts}
     made: list[Step] = []
     slots: dict[Hashable, _Slots | None] = {}
     opened: dict[Hashable, int] = {}  #: the last step of each text, by its number
     of_row: dict[Hashable, int] = {}  #: the last step that writes a row
-    for entry in log:
+    for entry, original in zip(log, originals, strict=True):
         batch = _batch(entry)
         found = values = row = None
         if batch is not None:
@@ -137,13 +143,13 @@ def steps(log: Sequence[Entry], described: Mapping[Parsed, tuple[int, ...]]) -> 
             row = None if found is None or values is None else found.row(values)
         if batch is None or found is None or values is None or not (row or _fails_if_misplaced(batch, upserted)):
             opened, of_row = {}, {}
-            made.append(Step(_is_large(entry), entries=[entry]))
+            made.append(Step(_is_large(original), entries=[original]))
             continue
         number = opened.get(text, -1)
         if number < 0 or (row is not None and of_row.get(row, -1) >= number):
             number = opened[text] = len(made)
             made.append(Step(False, batch, found.types, found.formats))
-        made[number].entries.append(entry)
+        made[number].entries.append(original)
         made[number].values.append([values[place] for place in found.places])
         if row is not None:
             of_row[row] = number
@@ -151,7 +157,7 @@ def steps(log: Sequence[Entry], described: Mapping[Parsed, tuple[int, ...]]) -> 
 
 
 def _is_large(entry: Entry) -> bool:
-    return (entry.rows or 0) >= _MANY and entry.of_many_rows() is not None
+    return (entry.rows or 0) >= MANY and entry.of_many_rows() is not None
 
 
 def _fails_if_misplaced(batch: Batch, upserted: AbstractSet[int]) -> bool:
@@ -216,12 +222,19 @@ def _canonical(oid: int, form: int, value: bytes | None) -> Hashable | None:
     if value is None:
         return None
     if oid in _INTEGERS:
-        return int.from_bytes(value, "big", signed=True) if form else int(value)
+        return int.from_bytes(value, "big", signed=True) if form else _integer(value)
     if oid in _TEXTS:
         return value
     if oid == _UUID:
         return value.hex() if form else value.decode().lower().translate(_NO_DIGITS)
     return None
+
+
+def _integer(text: bytes) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None  # PostgreSQL knows more ways to write one
 
 
 def _types(types: bytes, batch: Batch) -> tuple[int, ...]:

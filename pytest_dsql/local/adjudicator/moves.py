@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_dsql.local.adjudicator.adjudicator import Adjudicator
-from pytest_dsql.local.adjudicator.batching import Parsed, Step, parts, steps, undescribed
+from pytest_dsql.local.adjudicator.batching import MANY, Parsed, Step, parts, steps, undescribed
 from pytest_dsql.local.adjudicator.commands import AS_BEFORE, BACK, BY_INDEX, ENTER, PATIENCE, SOME_PATIENCE, WRITTEN
+from pytest_dsql.local.adjudicator.literals import with_parameters
 from pytest_dsql.local.adjudicator.sandbox.names import WRITTEN_KEYS
-from pytest_dsql.local.adjudicator.work import State, Work, own_command, rows_of
+from pytest_dsql.local.adjudicator.work import Entry, State, Work, own_command, rows_of
 from pytest_dsql.local.gateway import frames
 from pytest_dsql.local.gateway.frames import SYNC_MESSAGE
 from pytest_dsql.local.gateway.group import Group
@@ -105,13 +106,17 @@ class Moves:
     async def _at_once(self, work: Work) -> bool:
         """Do the log again in the sandbox in fewer statements than it has; tell whether it has done the same."""
         described: dict[Parsed, tuple[int, ...]] = {}
-        if missing := undescribed(work.log):
+        catalog, schemas = self._adjudicator.current_catalog, self._session.contender.schemas
+        log: Sequence[Entry] = work.log
+        if catalog is not None and schemas is not None and len(log) >= MANY:
+            log = with_parameters(log, catalog, schemas)
+        if missing := undescribed(log):
             asked = BACK + ENTER + b"".join(description(sql, types) for (_, types), sql in missing.items())
             reply = await self._session.backend.ask(asked + SYNC_MESSAGE)
             if reply.error is not None:
                 return False
             described = dict(zip(missing, described_types(reply.collected), strict=True))
-        made = steps(work.log, described)
+        made = steps(work.log, described, log)
         if not any(step.at_once for step in made):
             return False
         return await self._again(work, BACK + ENTER, sandbox=True, made=made)

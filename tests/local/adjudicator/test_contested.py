@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
@@ -144,23 +144,45 @@ def test_explain_analyze_upserts(connect: Connect, make: Make) -> None:
         assert one.execute("SELECT k, n FROM m_hot ORDER BY k").fetchall() == [(1, 7), (2, 6)]
 
 
-def write_much(connection: Connection, rows: int) -> None:
+Write = Callable[[str, tuple[object, ...]], object]
+
+
+def with_parameters(connection: Connection) -> Write:
+    return lambda sql, values: connection.execute(sql.encode(), values)
+
+
+def spelled_out(connection: Connection) -> Write:
+    """With the values in the texts."""
+    cursor = psycopg.ClientCursor(connection)
+    return lambda sql, values: cursor.execute(sql.encode(), values)
+
+
+def write_much(write: Write, rows: int) -> None:
     """Many statements of a few texts, on rows of their own and on the same ones, that need each other's order."""
     for number in range(1, rows + 1):
-        connection.execute("UPDATE m_stock SET left_ = left_ - %s WHERE k = %s", (number % 3, number))
-        connection.execute("UPDATE m_stock SET left_ = left_ * 2 WHERE k = %s", (number - number % 7,))
-        connection.execute("INSERT INTO m_order VALUES (%s, %s, %s)", (number, f'a "b" {{}}, \\ {number}', number))
-        connection.execute("INSERT INTO m_stock VALUES (%s, NULL)", (1000 + number,))
-        connection.execute("INSERT INTO m_order VALUES (%s, %s, %s)", (1000 + number, None, 1000 + number))
+        write("UPDATE m_stock SET left_ = left_ - %s WHERE k = %s", (number % 3, number))
+        write("UPDATE m_stock SET left_ = left_ * 2 WHERE k = %s", (number - number % 7,))
+        write("INSERT INTO m_order VALUES (%s, %s, %s)", (number, f"a \"b\" {{}}, \\ '{number}'", number))
+        write("INSERT INTO m_stock VALUES (%s, NULL)", (1000 + number,))
+        write("INSERT INTO m_order VALUES (%s, %s, %s)", (1000 + number, None, 1000 + number))
+        upsert = "INSERT INTO m_order AS o VALUES (%s, %s) ON CONFLICT (k) DO UPDATE SET note = o.note || excluded.note"
+        write(f"{upsert} WHERE o.item < 30", (number - number % 4, "more"))
+        write("INSERT INTO m_order VALUES (%s) ON CONFLICT (k) DO NOTHING", (number - number % 3,))
         if number % 4 == 0:
-            connection.execute("DELETE FROM m_order WHERE k = %s", (number,))
-            connection.execute("INSERT INTO m_order VALUES (%s, 'again', 1)", (number,))
+            write("DELETE FROM m_order WHERE k = %s", (number,))
+            write("INSERT INTO m_order VALUES (%s, 'again', 1)", (number,))
         if number % 5 == 0:
-            connection.execute("DELETE FROM m_order WHERE k = %s", (1000 + number,))
-            connection.execute("DELETE FROM m_stock WHERE k = %s", (1000 + number,))
+            write("DELETE FROM m_order WHERE k = %s", (1000 + number,))
+            write("DELETE FROM m_stock WHERE k = %s", (1000 + number,))
+    write("UPDATE m_stock SET left_ = left_ + %s", (1,))
+    write("INSERT INTO m_order SELECT 2000 + g, 'many' FROM generate_series(1, %s) AS g", (rows,))
+    write("DELETE FROM m_order WHERE k BETWEEN 2001 AND %s", (2000 + rows // 2,))
 
 
-def test_many_statements_are_done_again_as_they_were(connect: Connect, make: Make) -> None:
+@pytest.mark.parametrize("way", [with_parameters, spelled_out])
+def test_many_statements_are_done_again_as_they_were(
+    connect: Connect, make: Make, way: Callable[[Connection], Write]
+) -> None:
     make(
         "CREATE TABLE m_hot (k int PRIMARY KEY, n int);"
         "CREATE TABLE m_stock (k int PRIMARY KEY, left_ int);"
@@ -171,19 +193,19 @@ def test_many_statements_are_done_again_as_they_were(connect: Connect, make: Mak
         one.execute("INSERT INTO m_hot VALUES (1, 0)")
         one.execute("INSERT INTO m_stock SELECT g, 100 FROM generate_series(0, 200) AS g")
         one.execute("BEGIN")
-        write_much(one, 40)
+        write_much(way(one), 40)
         alone = [one.execute(look.encode()).fetchall() for look in looks]
         one.execute("ROLLBACK")
         rival.execute("BEGIN")
         rival.execute("UPDATE m_hot SET n = 1")
         one.execute("BEGIN")
-        write_much(one, 40)
+        write_much(way(one), 40)
         assert one.execute("UPDATE m_hot SET n = n + 1").rowcount == 1
         with pytest.raises(psycopg.errors.UndefinedColumn):
             one.execute("SELECT xmin FROM m_hot")  # it goes on in the sandbox, whose views have none
         one.execute("ROLLBACK")
         one.execute("BEGIN")
-        write_much(one, 40)
+        write_much(way(one), 40)
         assert one.execute("UPDATE m_hot SET n = n + 1").rowcount == 1
         assert [one.execute(look.encode()).fetchall() for look in looks] == alone
         rival.execute("ROLLBACK")

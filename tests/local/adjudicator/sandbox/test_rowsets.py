@@ -13,9 +13,11 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from pytest_dsql.local.adjudicator import batching
-from pytest_dsql.local.adjudicator.batching import Step, parts, steps
+from pytest_dsql.local.adjudicator.batching import Step, parts, steps, undescribed
 from pytest_dsql.local.adjudicator.commands import AS_BEFORE_SQL, BY_INDEX_SQL
-from pytest_dsql.local.adjudicator.sandbox import ENTER, Plan
+from pytest_dsql.local.adjudicator.literals import with_parameters
+from pytest_dsql.local.adjudicator.sandbox import ENTER, Plan, form
+from pytest_dsql.local.adjudicator.sandbox import plan as plan_of
 from pytest_dsql.local.adjudicator.work import Entry, rows_of
 from pytest_dsql.local.cluster import Cluster
 from tests.local.adjudicator.sandbox.harness import Server
@@ -110,6 +112,14 @@ def execute(
     return None if result.error_message else (rows_of(result.command_status) or 0)
 
 
+def in_text(sql: str, values: Sequence[str | None], kinds: Sequence[str]) -> str:
+    """The statement with its values in the text."""
+    for number, (value, kind) in reversed(list(enumerate(zip(values, kinds, strict=True), 1))):
+        literal = "NULL" if value is None else value if kind in (KEY, SMALL) else f"'{value}'"
+        sql = sql.replace(f"${number}", literal)
+    return sql
+
+
 def log_of(server: Server, plans: dict[str, Plan], random_: random.Random) -> list[tuple[Entry, Sequence[str | None]]]:
     """What succeeds of some statements, and writes something."""
     log: list[tuple[Entry, Sequence[str | None]]] = []
@@ -117,6 +127,9 @@ def log_of(server: Server, plans: dict[str, Plan], random_: random.Random) -> li
     for _ in range(random_.randrange(10, 80)):
         sql, kinds, values = drawn(random_)
         types = [OIDS[kind] for kind in kinds]
+        if random_.random() < 0.4:
+            sql, values, types = in_text(sql, values, kinds), [], []
+            plans[sql] = plan_of(form(sql), server.catalog(), server.schemas)
         execute(server, "SAVEPOINT s")
         rows = execute(server, sql, values, types)
         if not rows:
@@ -171,6 +184,15 @@ def at_once(server: Server, made: Sequence[Step], values: dict[int, Sequence[str
     return True
 
 
+def types_of(server: Server, sql: bytes, given: bytes) -> tuple[int, ...]:
+    connection = server.admin.pgconn
+    width = int.from_bytes(given[:2], "big")
+    oids = [int.from_bytes(given[2 + 4 * n : 6 + 4 * n], "big") for n in range(width)]
+    assert not connection.prepare(b"", sql, oids).error_message
+    result = connection.describe_prepared(b"")
+    return tuple(result.param_type(number) for number in range(result.nparams))
+
+
 def one(server: Server, entry: Entry, values: Sequence[str | None]) -> int | None:
     sql, types, _ = entry.execution(sandbox=True)
     width = int.from_bytes(types[:2], "big")
@@ -180,7 +202,7 @@ def one(server: Server, entry: Entry, values: Sequence[str | None]) -> int | Non
 
 @pytest.mark.parametrize("disturbed", [False, True], ids=["alone", "after a rival"])
 def test_at_once_is_one_by_one(server: Server, monkeypatch: pytest.MonkeyPatch, *, disturbed: bool) -> None:
-    monkeypatch.setattr(batching, "_MANY", 2)
+    monkeypatch.setattr(batching, "MANY", 2)
     plans = {sql: server.plan(sql) for sql, _ in STATEMENTS}
     done = joined = 0
     for number in range(LOGS):
@@ -190,8 +212,10 @@ def test_at_once_is_one_by_one(server: Server, monkeypatch: pytest.MonkeyPatch, 
         for _ in range(random_.randrange(1, 4) if disturbed else 0):
             sql, kinds, values = drawn(random_)
             before.append((sql, values, [OIDS[kind] for kind in kinds]))
-        made = steps([entry for entry, _ in log], {})
         sandboxed(server, before)
+        stand_ins = with_parameters([entry for entry, _ in log], server.catalog(), server.schemas)
+        described = {parsed: types_of(server, sql, parsed[1]) for parsed, sql in undescribed(stand_ins).items()}
+        made = steps([entry for entry, _ in log], described, stand_ins)
         succeeded = at_once(server, made, {id(entry): values for entry, values in log})
         found = contents(server) if succeeded else []
         execute(server, "ROLLBACK")
