@@ -1,114 +1,114 @@
 """Statements that have their values in the text, as ones that have them in parameters: so they can become one. No I/O.
 
-Only those become another text that have no parameters at all. What stands for one is planned like a client's statement,
-once for all that are alike; where a value can't be a parameter that text is no statement, and nothing is gained.
+Only those become another text that have no parameters at all. Texts that differ in their numbers and quoted texts only
+have the same parse tree but for these, so which of them are values is looked up once for all that are alike. What
+stands for them is planned like a client's statement; where a value can't be a parameter, nothing is gained.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
-from pytest_dsql.local.adjudicator.sandbox import Catalog, Plan, form, plan
+from pytest_dsql.local.adjudicator.sandbox import Catalog, Form, Plan, form, plan
 from pytest_dsql.local.adjudicator.work import Entry
 from pytest_dsql.local.dialect.tree import Body
 from pytest_dsql.local.gateway.run import NO_PARAMETERS
 
-#: A number, and a text in quotes that means what it says.
-_NUMBER: Final = re.compile(rb"-?\s*(\d+(?:\.\d*)?|\.\d+)(?![\w.])", re.ASCII)
-_TEXT: Final = re.compile(rb"'((?:[^']|'')*)'")
+#: A text in quotes that means what it says, a quoted name, a number without a sign.
+_LITERAL: Final = re.compile(
+    rb"""((?<![\w&\x80-\xff])'(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w.\x80-\xff])(?:\d+(?:\.\d*)?|\.\d+)(?![\w.\x80-\xff]))""",
+    re.ASCII,
+)
+#: What stands between them where they were not told apart for certain: comments, dollars, other kinds of quotes.
+_UNCLEAR: Final = re.compile(rb"""['"$\\]|--|/\*""")
 
 _INTEGER, _BIGINT, _NUMERIC, _UNKNOWN = 23, 20, 1700, 0
 #: Functions that take anything: what a literal is they know, and of a parameter they don't.
 _TAKING_ANYTHING: Final = frozenset({"concat"})
-#: A name for what stands between the values of a text.
+_QUOTE: Final = ord("'")
+#: Stands for a literal; in no text.
 _MARK: Final = b"\0"
 
 
 def with_parameters(log: Sequence[Entry], catalog: Catalog, schemas: Sequence[str]) -> list[Entry]:
     """For each statement of a log what stands for it: itself, or one of which there are others with other values."""
-    plans: dict[tuple[bytes, tuple[int, ...]], tuple[bytes, Plan] | None] = {}
-    found: list[Entry] = []
-    for entry in log:
-        parted = _parted(entry)
-        if parted is None:
-            found.append(entry)
-            continue
-        text, types, values = parted
-        if (text, types) not in plans:
-            plans[text, types] = _planned(text, entry, catalog, schemas)
-        planned = plans[text, types]
-        if planned is None:
-            found.append(entry)
-            continue
-        count = len(values).to_bytes(2, "big")
-        given = b"".join(len(value).to_bytes(4, "big") + value for value in values)
-        found.append(
-            replace(
-                entry,
-                sql=planned[0],
-                texts=planned[1],
-                types=count + b"".join(oid.to_bytes(4, "big") for oid in types),
-                bound=NO_PARAMETERS + count + given + NO_PARAMETERS,
-            )
-        )
-    return found
+    return list(_Parametrising(catalog, schemas).all(log))
 
 
-def _planned(text: bytes, entry: Entry, catalog: Catalog, schemas: Sequence[str]) -> tuple[bytes, Plan] | None:
-    pieces = text.split(_MARK)
-    sql = pieces[0] + b"".join(b"$%d%s" % numbered for numbered in enumerate(pieces[1:], 1))
-    made = plan(form(sql.decode("utf-8", "surrogateescape").rstrip(" \t\r\n;")), catalog, schemas)
-    same = entry.texts is not None and [one.oid for one in made.writes] == [one.oid for one in entry.texts.writes]
-    return (sql, made) if same and made.batch is not None else None
+class _Parametrising:
+    def __init__(self, catalog: Catalog, schemas: Sequence[str]) -> None:
+        self._catalog = catalog
+        self._schemas = schemas
+        #: Which literals are values, by the texts without literals; none where nothing can be gained.
+        self._values: dict[bytes, tuple[int, ...]] = {}
+        self._plans: dict[tuple[bytes, bytes], Plan | None] = {}
+
+    def all(self, log: Sequence[Entry]) -> Iterator[Entry]:
+        for entry in log:
+            if entry.types != NO_PARAMETERS or entry.rows != 1 or entry.captured is not None:
+                yield entry
+            else:
+                yield self._one(entry) or entry
+
+    def _one(self, entry: Entry) -> Entry | None:
+        texts = entry.texts
+        if texts is None or not texts.writes:
+            return None
+        pieces = _LITERAL.split(entry.sql)
+        literals = pieces[1::2]
+        between = _MARK.join(pieces[::2])
+        places = self._values.get(between)
+        if places is None:
+            places = self._values[between] = () if _UNCLEAR.search(between) else tuple(_values(texts.form, pieces))
+        if not places:
+            return None
+        given = [_value(literals[place]) for place in places]
+        oids = b"".join([oid.to_bytes(4, "big") for oid, _ in given])
+        for number, place in enumerate(places, 1):
+            pieces[1 + 2 * place] = b"$%d" % number
+        sql = b"".join(pieces)
+        if (sql, oids) not in self._plans:
+            self._plans[sql, oids] = self._planned(sql)
+        planned = self._plans[sql, oids]
+        if planned is None or texts.writes[0].oid != planned.writes[0].oid:
+            return None
+        count = len(given).to_bytes(2, "big")
+        values = b"".join([len(value).to_bytes(4, "big") + value for _, value in given])
+        return Entry(sql, planned, count + oids, NO_PARAMETERS + count + values + NO_PARAMETERS, rows=entry.rows)
+
+    def _planned(self, sql: bytes) -> Plan | None:
+        made = plan(form(sql.decode("utf-8", "surrogateescape").rstrip(" \t\r\n;")), self._catalog, self._schemas)
+        return None if made.batch is None else made
 
 
-def _parted(entry: Entry) -> tuple[bytes, tuple[int, ...], list[bytes]] | None:
-    """A statement's text with marks in place of its values, their types, and the values."""
-    texts = entry.texts
-    if texts is None or texts.capture is not None or entry.rows != 1 or entry.types != NO_PARAMETERS:
-        return None
-    body = texts.form
-    if (
-        body.command not in ("InsertStmt", "UpdateStmt", "DeleteStmt")
-        or body.reads
-        or body.functions & _TAKING_ANYTHING
-    ):
-        return None
-    pieces: list[bytes] = []
-    types: list[int] = []
-    values: list[bytes] = []
-    behind = 0
-    for place, kind in sorted(_constants(body.body)):
-        found = (_TEXT if kind == "sval" else _NUMBER).match(entry.sql, place)
-        if found is None:
-            continue  # it stays where it is, and what differs there is another text
-        value = found[1].replace(b"''", b"'") if kind == "sval" else found[0].translate(None, b" \t\r\n\f\v")
-        pieces.append(entry.sql[behind:place])
-        types.append(_UNKNOWN if kind == "sval" else _type(value))
-        values.append(value)
-        behind = found.end()
-    return (_MARK.join([*pieces, entry.sql[behind:]]), tuple(types), values) if values else None
+def _values(known: Form, pieces: Sequence[bytes]) -> Iterator[int]:
+    """Which of the literals are values, by their numbers."""
+    if known.command not in ("InsertStmt", "UpdateStmt", "DeleteStmt") or known.reads:
+        return
+    if known.functions & _TAKING_ANYTHING:
+        return
+    constants = set(_constants(known.body))
+    start = 0
+    for number, piece in enumerate(pieces):
+        if number % 2 and start in constants:
+            yield number // 2
+        start += len(piece)
 
 
-def _type(number: bytes) -> int:
-    """What PostgreSQL takes a number for."""
-    if not number.lstrip(b"-").isdigit():
-        return _NUMERIC
-    size = int(number)
-    return _INTEGER if -(2**31) < size < 2**31 else _BIGINT if -(2**63) < size < 2**63 else _NUMERIC
+def _value(literal: bytes) -> tuple[int, bytes]:
+    """What PostgreSQL takes a literal for, and its value."""
+    if literal[0] == _QUOTE:
+        return _UNKNOWN, literal[1:-1].replace(b"''", b"'")
+    if not literal.isdigit():
+        return _NUMERIC, literal
+    size = int(literal)
+    return (_INTEGER if size < 2**31 else _BIGINT if size < 2**63 else _NUMERIC), literal
 
 
-def _is_typed(cast: Body) -> bool:
-    """Whether a literal's type stands before it: there no parameter may."""
-    literal = cast["arg"].get("A_Const", {})
-    return bool(cast["typeName"].get("location", 0) < literal.get("location", -1))
-
-
-def _constants(body: Body) -> Iterator[tuple[int, str]]:
-    """Where numbers and texts are, and which of both; those of types left out."""
+def _constants(body: Body) -> Iterator[int]:
+    """Where numbers and texts are; those left out that belong to a type, or have theirs before them."""
     stack: list[Any] = [body]
     while stack:
         value = stack.pop()
@@ -120,7 +120,11 @@ def _constants(body: Body) -> Iterator[tuple[int, str]]:
                 continue
             if constant is None:
                 stack += [child for name, child in value.items() if name != "typeName"]
-            else:
-                kind = next((kind for kind in ("sval", "ival", "fval") if kind in constant), None)
-                if kind is not None and "location" in constant:
-                    yield constant["location"], kind
+            elif constant.keys() & {"sval", "ival", "fval"}:
+                yield constant.get("location", 0)
+
+
+def _is_typed(cast: Body) -> bool:
+    """Whether a literal's type stands before it: there no parameter may."""
+    literal = cast["arg"].get("A_Const", {})
+    return bool(cast["typeName"].get("location", 0) < literal.get("location", -1))

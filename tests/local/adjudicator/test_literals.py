@@ -32,7 +32,13 @@ def parametrised(sql: str) -> tuple[str, list[int], list[str]]:
     ("sql", "text", "types", "values"),
     [
         ("UPDATE item SET n = n - 1 WHERE k = 7", "UPDATE item SET n = n - $1 WHERE k = $2", [23, 23], ["1", "7"]),
-        ("UPDATE item SET n=n--3\n-1 WHERE k=- 7;", "UPDATE item SET n=n--3\n-$1 WHERE k=$2;", [23, 23], ["1", "-7"]),
+        (
+            "UPDATE item SET n=-n-1 WHERE k=7 AND n>-3;",
+            "UPDATE item SET n=-n-$1 WHERE k=$2 AND n>-3;",
+            [23] * 2,
+            ["1", "7"],
+        ),
+        ('UPDATE item AS "i 5" SET n = 1e5 WHERE k = 7', 'UPDATE item AS "i 5" SET n = 1e5 WHERE k = $1', [23], ["7"]),
         (
             "UPDATE item SET note = 'é''s', n = 1.5 WHERE k = 3000000000",
             "UPDATE item SET note = $1, n = $2 WHERE k = $3",
@@ -46,10 +52,10 @@ def parametrised(sql: str) -> tuple[str, list[int], list[str]]:
             ["1", "99999999999999999999"],
         ),
         (
-            "INSERT INTO item VALUES (1, NULL, E'a') ON CONFLICT (k) DO UPDATE SET note = NULL",
-            "INSERT INTO item VALUES ($1, NULL, E'a') ON CONFLICT (k) DO UPDATE SET note = NULL",
-            [23],
-            ["1"],
+            "INSERT INTO item VALUES (1, NULL, '') ON CONFLICT (k) DO UPDATE SET n = item.n + 2",
+            "INSERT INTO item VALUES ($1, NULL, $2) ON CONFLICT (k) DO UPDATE SET n = item.n + $3",
+            [23, 0, 23],
+            ["1", "", "2"],
         ),
         (  # behind its type no parameter may stand
             "UPDATE item SET note = date '2026-01-01' || float8 '1' WHERE k = '1'",
@@ -75,7 +81,11 @@ def test_values_become_parameters(sql: str, text: str, types: list[int], values:
         "UPDATE item SET note = 'a'\n'b' WHERE k = 1",
         "UPDATE item SET note = concat('a', 1) WHERE k = 1",  # what a literal is, it knows
         "UPDATE item SET n = 1 WHERE n = 2",  # not by the key: nothing gained
-        "UPDATE item SET n = 0x1F WHERE n = 2",
+        "UPDATE item SET n = 0x1F WHERE k = -2",
+        "UPDATE item SET n = 1 -- it's\n WHERE k = 2",
+        "UPDATE item SET n = 1 /* 2 */ WHERE k = 2",
+        "UPDATE item SET note = E'\\'' WHERE k = 2",
+        "UPDATE item SET note = $$a$$ WHERE k = 2",
         "DELETE FROM parent WHERE k = 1",
     ],
 )

@@ -6,7 +6,7 @@ to name its row by the whole primary key, or to insert it, and must look at noth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -76,7 +76,7 @@ def batch(form: Form, table: Table, catalog: Catalog) -> Batch | None:
             for column, value in zip(columns, values, strict=False)
             if column in place and (number := _parameter(value)) is not None
         }
-        if form.upserts and (len(found) < len(place) or not _upserts_its_row(form, table, columns, values, kept)):
+        if form.upserts and (len(found) < len(place) or not _upserts_its_row(form, table, kept)):
             return None
     elif form.command in ("UpdateStmt", "DeleteStmt"):
         if "fromClause" in form.body or "usingClause" in form.body or table.extra_unique:
@@ -95,22 +95,12 @@ def batch(form: Form, table: Table, catalog: Catalog) -> Batch | None:
     return Batch(table, form.command == "InsertStmt" and not form.upserts, numbers, key, form)
 
 
-def _upserts_its_row(
-    form: Form, table: Table, columns: Sequence[str], values: Sequence[Body], kept: frozenset[str]
-) -> bool:
-    """Whether ON CONFLICT is about the primary key alone, and does nothing that is another for each parameter."""
+def _upserts_its_row(form: Form, table: Table, kept: frozenset[str]) -> bool:
+    """Whether ON CONFLICT is about the primary key alone, and leaves the row's keys."""
     clause = form.body["onConflictClause"]
     if arbiters(clause, table) != [table.identity] or "infer" not in clause:
         return False
-    given = dict(zip(columns, map(_parameter, values), strict=False))
-    for target in clause.get("targetList", ()):
-        name, value = target["ResTarget"].get("name"), target["ResTarget"]["val"]
-        number = _parameter(value)
-        if name in kept or (number is not None and given.get(name) != number):
-            return False
-        if number is None and any(parameters(value)):
-            return False
-    return not any(parameters(clause.get("whereClause", {})))
+    return not any(target["ResTarget"].get("name") in kept for target in clause.get("targetList", ()))
 
 
 def _single_row(form: Form) -> list[Body] | None:

@@ -146,6 +146,7 @@ class _Text:
         self._types = dict(zip(table.columns, table.types, strict=True))
         arrays = ", ".join(f"pg_catalog.unnest(${place})" for place in range(1, len(numbers) + 1))
         columns = ", ".join(f"{_COLUMN}{number}" for number in numbers)
+        self._numbers = numbers
         self._rows = f"ROWS FROM ({arrays}) AS {_ROWS}({columns})" if numbers else ""
         self._edits = list(self._filled_in()) if numbers else []
         returning = self._source.find(("RETURNING",)) if "returningClause" in form.body else None
@@ -195,7 +196,10 @@ class _Text:
         key = self._table.identity
         assert key is not None
         stored = self._table.stored
-        proposed = ", ".join(f"{self._cast(c, given.get(c, 'NULL'))} AS {identifier(c)}" for c in stored)
+        proposed = ", ".join(
+            [f"{self._cast(c, given.get(c, 'NULL'))} AS {identifier(c)}" for c in stored]
+            + [f"{_ROWS}.{_COLUMN}{number}" for number in self._numbers]
+        )
 
         def there(relation: str, base: str, overlaid: str, gone: str) -> str:
             same = " AND ".join(f"r.{identifier(c)} = excluded.{identifier(c)}" for c in key.columns)
@@ -302,18 +306,12 @@ class _Text:
         return self._source.piece(start, end, self._edits).strip(" ") + ("\n" if "--" in self._form.sql else "")
 
     def _filled_in(self) -> Iterator[Edit]:
-        """The parameters' rows in place of the parameters, and what was proposed in place of a parameter behind it."""
-        proposed = {
-            target["ResTarget"]["val"]["ParamRef"]["location"]: target["ResTarget"]["name"]
-            for target in self._form.body.get("onConflictClause", {}).get("targetList", ())
-            if "ParamRef" in target["ResTarget"]["val"]
-        }
+        """The parameters' rows in place of the parameters; behind ON CONFLICT they are in the proposed rows."""
+        conflict = self._form.body.get("onConflictClause", {}).get("location", len(self._source.text))
         for node in parameters(self._form.body):
-            token = self._source.tokens[self._source.number(node.get("location", 0))]
-            text = f"{_ROWS}.{_COLUMN}{node['number']}"
-            if "location" in node and node["location"] in proposed:
-                text = f"excluded.{identifier(proposed[node['location']])}"
-            yield token.start, token.end, text
+            place = node.get("location", 0)
+            token = self._source.tokens[self._source.number(place)]
+            yield token.start, token.end, f"{_ROWS if place < conflict else 'excluded'}.{_COLUMN}{node['number']}"
 
 
 def _place(table: Table) -> str:

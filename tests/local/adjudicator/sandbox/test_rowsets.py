@@ -60,6 +60,10 @@ STATEMENTS: tuple[tuple[str, Sequence[str]], ...] = (
            WHERE item.n IS DISTINCT FROM excluded.n AND item.n < 4 RETURNING k""",
         (KEY, TEXT, SMALL),
     ),
+    (
+        "INSERT INTO item AS i (k, note) VALUES ($1, $2) ON CONFLICT (k) DO UPDATE SET n = i.n + $3, note = 'b' || $2 WHERE i.n < $4",
+        (KEY, TEXT, SMALL, SMALL),
+    ),
     ("INSERT INTO item (k, code) VALUES ($1, $2) ON CONFLICT (k) DO NOTHING", (KEY, CODE)),
     ("INSERT INTO item (k, up, n) VALUES ($1, $2, 1.239) ON CONFLICT (k) DO UPDATE SET n = excluded.n * 3", (KEY, KEY)),
     ("UPDATE part SET v = '{\"a\": 1}' WHERE a = $1 AND b = $2", (KEY, TEXT)),
