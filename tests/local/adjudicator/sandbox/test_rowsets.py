@@ -61,7 +61,8 @@ STATEMENTS: tuple[tuple[str, Sequence[str]], ...] = (
         (KEY, TEXT, SMALL),
     ),
     (
-        "INSERT INTO item AS i (k, note) VALUES ($1, $2) ON CONFLICT (k) DO UPDATE SET n = i.n + $3, note = 'b' || $2 WHERE i.n < $4",
+        """INSERT INTO item AS i (k, note) VALUES ($1, $2)
+           ON CONFLICT (k) DO UPDATE SET n = i.n + $3, note = 'b' || $2 WHERE i.n < $4""",
         (KEY, TEXT, SMALL, SMALL),
     ),
     ("INSERT INTO item (k, code) VALUES ($1, $2) ON CONFLICT (k) DO NOTHING", (KEY, CODE)),
