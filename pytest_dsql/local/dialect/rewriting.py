@@ -275,7 +275,7 @@ def _query(statement: Statement, source: Source) -> Rewritten | None:
 
 
 _REWRITES: Final[dict[str, Rewrite]] = {
-    "SelectStmt": _query,
+    **dict.fromkeys(("SelectStmt", "InsertStmt", "UpdateStmt", "DeleteStmt", "CopyStmt"), _query),
     "IndexStmt": _index,
     "AlterTableStmt": _alter_table,
     "DropStmt": _drop,

@@ -172,5 +172,19 @@ def test_a_query_of_a_catalogs_name_is_that_query(tables: Server) -> None:
     assert ask(tables, named) == []
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO child (t) SELECT 1 FROM pg_class WHERE relname ~ 'pytest_dsql' RETURNING t",
+        "UPDATE t SET v = relname FROM pg_class WHERE relname ~ 'pytest_dsql' RETURNING v",
+        "DELETE FROM t USING pg_catalog.pg_namespace WHERE nspname ~ 'pytest_dsql' RETURNING v",
+        "WITH n AS (TABLE pg_namespace) INSERT INTO t SELECT 7, nspname FROM n WHERE nspname ~ 'dsql_' RETURNING v",
+    ],
+)
+def test_what_writes_sees_nothing_either(tables: Server, sql: str) -> None:
+    tables.admin.execute("INSERT INTO t VALUES (1, 'a')")
+    assert ask(tables, sql) == []
+
+
 def test_there_are_no_schemas_for_what_is_temporary(tables: Server) -> None:
     assert ask(tables, "SELECT nspname FROM pg_namespace WHERE nspname ~ 'temp'") == []
