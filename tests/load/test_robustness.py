@@ -90,7 +90,7 @@ class Cell:
 Measure = Callable[..., Cell]
 #: An attempt may begin so long after its request, and an answer that comes is waited for: this machine may be busy.
 PATIENT: dict[str, Any] = {"answer_timeout_s": 30.0, "retry": RetryPolicy(deadline_s=20.0), "window_s": 3.0}
-#: As little patience with answers as tells those that never come from all that do, on a machine that is slow to answer.
+#: As little patience as shows what becomes of answers that never come. A busy machine may seem as silent now and then.
 ALERT: dict[str, Any] = PATIENT | {"answer_timeout_s": 3.0, "window_s": 5.0}
 
 
@@ -177,16 +177,17 @@ def test_a_connection_that_says_nothing_any_more_is_given_up(
 ) -> None:
     cell = measure(adding(controls, Fault.silence(on=where, first=3)), **ALERT)
     assert injected(controls) == 3
-    assert cell.errors["connection"] == 3
+    assert cell.errors["connection"] >= 3
     assert cell.messages["connection"] == "no answer for 3 s"
     # There was time for a further attempt.
     assert cell.count(Outcome.OK_RETRIED) >= 3
     assert cell.count(Outcome.FAILED, Outcome.AMBIGUOUS, Outcome.CANCELLED) == 0
-    assert cell.measured.connect.succeeded == 4 + 3
+    assert 4 + 3 <= cell.measured.connect.succeeded <= 4 + cell.errors["connection"]  # one for each, and no more
 
 
 def test_the_answers_of_slow_statements_are_waited_for(measure: Measure, controls: LocalControls) -> None:
-    cell = measure(adding(controls, Fault.stall(ms=2_000, on="update", first=4)), **ALERT)
+    stall = Fault.stall(ms=5_000, on="update", first=4)
+    cell = measure(adding(controls, stall), **PATIENT | {"answer_timeout_s": 10.0, "window_s": 5.5})
     assert injected(controls) == 4
     assert "connection" not in cell.errors
 
@@ -199,7 +200,7 @@ def test_the_receipt_decides_about_a_commit_whose_answer_is_lost(
     given = ALERT if silent else PATIENT
     cell = measure(adding(controls, lost(on="commit", after=landed, table="transfers", first=3)), **given)
     assert injected(controls) == 3
-    assert cell.errors["connection"] == 3
+    assert cell.errors["connection"] >= 3 if silent else cell.errors["connection"] == 3
     assert cell.count(Outcome.FAILED, Outcome.AMBIGUOUS) == 0
     if not landed:
         assert cell.count(Outcome.OK_RETRIED) >= 3
