@@ -26,7 +26,7 @@ from pytest_dsql.fixtures.session import (
     settings_of,
     terminated_like_interrupted,
 )
-from pytest_dsql.settings import EXISTING_TARGETS, OPTIONS, Settings
+from pytest_dsql.settings import EXISTING_TARGETS, OPTIONS, Settings, misspelt
 
 if TYPE_CHECKING:
     from pytest_dsql.cost.shape import CostShape
@@ -79,6 +79,9 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
+    for name, meant in misspelt(os.environ).items():
+        text = f"the environment variable {name} means nothing to pytest-dsql: is {meant} meant?"
+        config.issue_config_time_warning(pytest.PytestConfigWarning(text), stacklevel=2)
     config.stash[JOB] = job = _job()
     if job is not None:
         config.stash[SETTINGS] = job.adjusted(settings_of(config))
@@ -388,6 +391,15 @@ def _forget_kept_cells(config: pytest.Config) -> None:
         forget_all(run)
 
 
+def _expect_more_cells(config: pytest.Config) -> None:
+    """A run that broke off, even within its first cell, can be resumed."""
+    run = Path(config.invocation_params.dir, settings_of(config).results, config.stash[RUN_ID])
+    if run.is_dir():
+        from pytest_dsql.results.kept import expect_more
+
+        expect_more(run)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """A run that asked for cells and decided none of them does not pass."""
@@ -410,6 +422,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.shouldstop or session.shouldfail
     ):
         _forget_kept_cells(config)
+    else:
+        _expect_more_cells(config)
     if exitstatus != pytest.ExitCode.OK or config.option.collectonly or not config.stash[_ASKED]:
         return
     results = _cells_of(config)

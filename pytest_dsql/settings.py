@@ -266,6 +266,25 @@ def _refuse_created(where: Mapping[str, str], target: str) -> None:
             raise UsageError(f"{where[name]} goes with a target that is created; {target} is there already")
 
 
+#: Variables of ours that are no options.
+_OTHER_VARIABLES: Final = frozenset({ENGINE_VARIABLE, "DSQL_ENDPOINTS", "DSQL_RUNNER_JOB"})
+
+
+def misspelt(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that are probably meant for options, with the option's: `DSQL_TARGT` would measure the default.
+
+    Others that begin with `DSQL_` are the user's own.
+    """
+    known = {option.variable for option in OPTIONS}
+    unknown = [name for name in environment if name.startswith("DSQL_") and name not in known | _OTHER_VARIABLES]
+    if not unknown:
+        return {}
+    from difflib import get_close_matches
+
+    alike = {name: get_close_matches(name, known, n=1, cutoff=0.9) for name in sorted(unknown)}
+    return {name: found[0] for name, found in alike.items() if found}
+
+
 def _text(value: Any, source: str) -> str:
     text = str(value).strip()
     if not text or "\0" in text or "\n" in text:

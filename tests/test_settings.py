@@ -9,7 +9,7 @@ import pytest
 from pytest_dsql.errors import UsageError
 from pytest_dsql.local import environment
 from pytest_dsql.local.options import EngineOptions
-from pytest_dsql.settings import ENGINE_VARIABLE, OPTIONS, Settings
+from pytest_dsql.settings import ENGINE_VARIABLE, OPTIONS, Settings, misspelt
 
 
 def resolve(
@@ -158,3 +158,15 @@ def test_every_option_has_a_flag_an_ini_value_and_a_variable() -> None:
         "dsql_inconclusive",
         "DSQL_INCONCLUSIVE",
     )
+
+
+def test_a_misspelt_variable_is_told_from_the_users_own() -> None:
+    own = {"DSQL_TARGET": "local", "DSQL_LOCAL_ENGINE": "/x", "DSQL_ENDPOINTS": "a,b", "DSQL_USERS_TABLE": "users"}
+    assert misspelt(own) == {}
+    wrong = {"DSQL_TARGT": "dsql", "DSQL_PLN": "full", "DSQL_BUDGT": "5", "DSQL_TAGRET": "dsql"}
+    assert misspelt(own | wrong) == {
+        "DSQL_BUDGT": "DSQL_BUDGET",
+        "DSQL_PLN": "DSQL_PLAN",
+        "DSQL_TAGRET": "DSQL_TARGET",
+        "DSQL_TARGT": "DSQL_TARGET",
+    }

@@ -123,6 +123,11 @@ def forget_all(run: Path) -> None:
         folder.rmdir()
 
 
+def expect_more(run: Path) -> None:
+    """Mark a run that broke off, which may have kept nothing: it can be resumed, and a complete one can't."""
+    (run / FOLDER).mkdir(exist_ok=True)
+
+
 def _plain(value: Any, blocks: list[bytes]) -> Any:
     """Turn figures into what JSON has; arrays go to `blocks`, in little-endian order."""
     if isinstance(value, array):

@@ -42,8 +42,12 @@ def reap(*, profile: str | None, role: str | None, regions: list[str], run: str 
 
 
 def _tell(survey: Survey, say: Say) -> int:
+    from pytest_dsql.aws.verifying import ELSEWHERE
+
     for found in survey.found:
         say(mask(str(found)))
+    if any(found.state == ELSEWHERE for found in survey.found):
+        say("what another machine's run has left, once its processes are gone: pytest-dsql reap RUN --lost removes it")
     for doubt in survey.doubts:
         say(mask(f"could not look at {doubt}"))
     for (region, code), kinds in survey.unseen.items():

@@ -85,3 +85,13 @@ def test_the_plugin_can_be_switched_off(pytester: pytest.Pytester) -> None:
 def test_tests_that_need_aws_are_skipped_on_the_embedded_engine(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("import pytest\n@pytest.mark.dsql_aws\ndef test_it(): assert False")
     pytester.runpytest_subprocess("-rs").assert_outcomes(skipped=1)
+
+
+def test_a_misspelt_environment_variable_is_a_warning(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DSQL_TARGT", "dsql")
+    pytester.makepyfile("def test_it(): pass")
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*the environment variable DSQL_TARGT means nothing *: is DSQL_TARGET meant?"])

@@ -124,6 +124,31 @@ def test_interrupted():
     assert Path("ran-first").stat().st_size > ran
 
 
+def test_a_run_that_broke_off_in_its_first_cell_is_not_complete(attached: pytest.Pytester) -> None:
+    attached.makepyfile(
+        CELLS
+        + """
+def interrupt():
+    if not Path("again").exists():
+        os.kill(os.getpid(), signal.SIGINT)
+
+@pytest.mark.dsql
+def test_interrupted(dsql_load):
+    dsql_load.closed(mix("third"), connections=1, warmup=0, duration=1.0, during=interrupt).assert_meets(SLO)
+""",
+    )
+    [module] = attached.path.glob("test_*.py")
+    module.write_text("import os, signal\nfrom pathlib import Path\n" + module.read_text())
+    assert attached.runpytest_subprocess("-k", "interrupted").ret == pytest.ExitCode.INTERRUPTED
+    [cell] = results(attached)["cells"]
+    assert cell["interrupted"].startswith("interrupted by the user")
+    Path("again").touch()
+    attached.runpytest_subprocess("--dsql-resume", "latest", "-k", "interrupted").assert_outcomes(passed=1)
+    after = results(attached)
+    assert [one["interrupted"] for one in after["cells"]] == [None]
+    assert after["run"]["resumed"][0]["taken"] == []
+
+
 def test_workers_of_xdist_take_cells_too(attached: pytest.Pytester) -> None:
     before = killed(attached)
     result = attached.runpytest_subprocess("--dsql-resume", "latest", "-n", "2")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dsql.errors import UsageError
-from pytest_dsql.results.kept import Kept, KeptCells
+from pytest_dsql.results.kept import Kept, KeptCells, expect_more, forget_all
 from pytest_dsql.results.reader import read_results
 from pytest_dsql.results.resumption import GoingOn, Resumption
 from pytest_dsql.results.writer import ResultsFile
@@ -69,6 +69,15 @@ def test_another_run_is_refused_in_one_line(tmp_path: Path, name: str, plan: str
 
 def test_a_complete_run_is_refused(tmp_path: Path) -> None:
     interrupted(tmp_path).finish()
+    with pytest.raises(UsageError, match="is complete"):
+        Resumption.of(tmp_path, RUN, plan="quick", seed=1)
+
+
+def test_a_run_that_broke_off_before_anything_was_kept_can_be_resumed(tmp_path: Path) -> None:
+    interrupted(tmp_path).finish()
+    expect_more(tmp_path / RUN)
+    assert Resumption.of(tmp_path, RUN, plan="quick", seed=1).run == RUN
+    forget_all(tmp_path / RUN)
     with pytest.raises(UsageError, match="is complete"):
         Resumption.of(tmp_path, RUN, plan="quick", seed=1)
 

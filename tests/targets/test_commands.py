@@ -73,7 +73,9 @@ def test_a_run_whose_inventory_is_lost_is_found_by_its_tags(capsys: pytest.Captu
     assert status == 1
     assert out == (
         "dsql-cluster of-elsewhere-1 in us-east-1, run elsewhere-1: of a run that was started elsewhere, or whose "
-        "inventory is lost\nremaining: 1\n"
+        "inventory is lost\n"
+        "what another machine's run has left, once its processes are gone: pytest-dsql reap RUN --lost removes it\n"
+        "remaining: 1\n"
     )
     # It may be another machine's that goes on: only an explicit word, or its expiry, removes it.
     assert said(capsys, "reap")[0] == 1
