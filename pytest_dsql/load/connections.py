@@ -120,7 +120,10 @@ class Connections:
     @property
     def client_cpu_share(self) -> float:
         """Share of a core that each of the generator's processes used while it connected."""
-        return self.stats.client_cpu_ns / (self.stats.elapsed_ns * self.workers) if self.stats.elapsed_ns else 0.0
+        return self._share(self.stats.client_cpu_ns)
+
+    def _share(self, time_ns: int) -> float:
+        return time_ns / (self.stats.elapsed_ns * self.workers) if self.stats.elapsed_ns else 0.0
 
     @property
     def memory_bytes_per_connection(self) -> float | None:
@@ -140,6 +143,9 @@ class Connections:
             workers=self.workers,
             rate_per_s=self.rate_per_s,
             cpu=self.client_cpu_share,
+            waited=self.stats.client_waited_ns / (self.stats.elapsed_ns * self.workers)
+            if self.stats.elapsed_ns
+            else 0.0,
             refused=self.refused,
             asked_per_s=self.asked_per_s,
             phases_ms=phases,

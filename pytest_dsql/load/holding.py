@@ -13,6 +13,7 @@ from psycopg import OperationalError
 
 from pytest_dsql.errors import ConnectionFailed
 from pytest_dsql.load.connecting import Connecting, ConnectLog, unanswered
+from pytest_dsql.load.health import runqueue_wait_ns
 from pytest_dsql.load.loop import READ
 from pytest_dsql.load.measurement import ConnectStats
 from pytest_dsql.load.memory import resident_bytes
@@ -45,6 +46,7 @@ class HeldConnections:
         self._held: set[PGconn] = set()
         self._asking: set[int] = set()  #: sockets whose SELECT 1 is under way
         self._cpu_ns = 0
+        self._waited_ns: int | None = None
         self._memory: int | None = None
         self._start_ns = 0
         self._begun = 0
@@ -58,6 +60,9 @@ class HeldConnections:
             self._loop.run()
         stats = self._log.stats
         stats.client_cpu_ns = process_time_ns() - self._cpu_ns
+        waited_ns = runqueue_wait_ns()
+        if waited_ns is not None and self._waited_ns is not None:
+            stats.client_waited_ns = waited_ns - self._waited_ns
         memory = resident_bytes()
         if self._share.every_ns is None and memory is not None and self._memory is not None:
             stats.memory_bytes = max(0, memory - self._memory)
@@ -72,6 +77,7 @@ class HeldConnections:
 
     def _begin(self) -> None:
         self._cpu_ns = process_time_ns()
+        self._waited_ns = runqueue_wait_ns()
         self._memory = resident_bytes()
         if self._share.every_ns is not None:
             self._begin_due()

@@ -148,6 +148,7 @@ class ConnectStats:
     #: phase (resolve, tcp, tls, authentication, startup, total) -> nanoseconds of each connection made
     phases_ns: dict[str, array[int]] = field(default_factory=dict)
     client_cpu_ns: int = 0  #: CPU time of the generator's processes spent while connecting
+    client_waited_ns: int = 0  #: how long they waited for a core meanwhile, where the kernel says
     elapsed_ns: int = 0  #: from the first attempt to the last one's end
     tokens_signed: int = 0  #: signatures made, over all processes
     memory_bytes: int | None = None  #: by which the generator's processes grew for connections that were held

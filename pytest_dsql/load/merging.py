@@ -127,6 +127,7 @@ def merge_connects(first: ConnectStats, second: ConnectStats) -> ConnectStats:
         refused=_sum(first.refused, second.refused),
         phases_ns=phases,
         client_cpu_ns=first.client_cpu_ns + second.client_cpu_ns,
+        client_waited_ns=first.client_waited_ns + second.client_waited_ns,
         elapsed_ns=first.elapsed_ns + second.elapsed_ns,
         tokens_signed=first.tokens_signed + second.tokens_signed,
         memory_bytes=_total(first.memory_bytes, second.memory_bytes),

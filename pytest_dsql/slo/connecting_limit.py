@@ -30,6 +30,7 @@ class Connecting:
     refused: Mapping[str, int]  #: SQLSTATE -> attempts
     asked_per_s: float | None = None  #: the rate at which they were asked for; None: as fast as may be
     phases_ms: Mapping[str, float] = field(default_factory=dict)  #: median of tcp, tls, authentication, startup
+    waited: float = 0.0  #: share of the time that each worker stood waiting for a core
 
 
 @final
@@ -45,8 +46,9 @@ def what_limits_connecting(one: Connecting, *more: Connecting) -> ConnectingLimi
     """Decide from the same load made by few and by more worker processes, in ascending order of their number.
 
     A refusal for too many connections, or too many new ones, is a limit of the server that says so itself. Otherwise
-    the client is the limit where its CPU is used up, or where more processes make more connections; where they don't,
-    and have CPU to spare, the server is. When a rate was asked for and reached, nothing was.
+    the client is the limit where its CPU is used up - what it waits for a core counts as well -, or where more
+    processes make more connections; where they don't, and have CPU to spare, the server is. When a rate was asked for
+    and reached, nothing was.
 
     The phase that took longest tells where the time goes: `authentication` and `startup` are the server's own work,
     `tcp` and `tls` the network's and both ends'.
@@ -66,6 +68,12 @@ def what_limits_connecting(one: Connecting, *more: Connecting) -> ConnectingLimi
     asked = last.asked_per_s
     if asked is not None and last.rate_per_s >= asked * _REACHED:
         return ConnectingLimit("none", f"All that were asked for were made: {last.rate_per_s:,.1f} of {asked:,.1f}/s.")
+    if last.cpu + last.waited > CPU_LIMIT:
+        return ConnectingLimit(
+            "client",
+            f"The {last.workers} worker processes used {percent(last.cpu)} of their cores and waited for one for "
+            f"{percent(last.waited)} of the time: with more cores, or nothing else on them, they would make more.",
+        )
     if not more and asked is not None:
         return ConnectingLimit(
             "server",

@@ -38,6 +38,15 @@ def test_who_it_was(runs: list[Connecting], limited_by: Limit) -> None:
     assert found.reason.endswith(".")
 
 
+def test_a_client_that_waits_for_cores_is_its_own_limit() -> None:
+    """As many again with four times the processes, and CPU to spare by the clock: but they stood in the run queue."""
+    starved = Connecting(4, 125.0, 0.2, {}, asked_per_s=1000.0, waited=0.7)
+    found = what_limits_connecting(run(1, 120.0, asked=1000.0), starved)
+    assert found.limited_by == "client"
+    assert "waited for one for 70 % of the time" in found.reason
+    assert what_limits_connecting(Connecting(4, 999.0, 0.2, {}, asked_per_s=1000.0, waited=0.7)).limited_by == "none"
+
+
 def test_other_refusals_are_no_rate_limit() -> None:
     assert what_limits_connecting(run(1, 10.0, refused={"08006": 5})).limited_by == "none"
 
