@@ -112,15 +112,19 @@ def test_nothing_is_left_of_dropped_tables(tables: Server) -> None:
     tables.admin.execute("CREATE TABLE soon_gone (id integer PRIMARY KEY)")
     tables.admin.execute("DROP TABLE soon_gone")
     tables.catalog()
-    left = tables.superuser.execute(
-        r"""SELECT relname FROM pg_class WHERE relnamespace::regnamespace::text ~ '_engine_[vosw]_'
-        UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'pytest_dsql_engine_sandbox'::regnamespace
-          AND proname ~ '_[0-9]+$'
-        UNION ALL SELECT place FROM pytest_dsql_engine_sandbox.helper
-        UNION ALL SELECT relid::text FROM pytest_dsql_engine_sandbox.watched
-        UNION ALL SELECT nspname FROM pg_namespace
-          WHERE nspname ~ '_engine_[vosw]_' AND right(nspname, 32) <> md5('public')"""
-    ).fetchall()
+    for _ in range(20):  # what somebody had in use for a moment is left to the next time
+        left = tables.superuser.execute(
+            r"""SELECT relname FROM pg_class WHERE relnamespace::regnamespace::text ~ '_engine_[vosw]_'
+            UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'pytest_dsql_engine_sandbox'::regnamespace
+              AND proname ~ '_[0-9]+$'
+            UNION ALL SELECT place FROM pytest_dsql_engine_sandbox.helper
+            UNION ALL SELECT relid::text FROM pytest_dsql_engine_sandbox.watched
+            UNION ALL SELECT nspname FROM pg_namespace
+              WHERE nspname ~ '_engine_[vosw]_' AND right(nspname, 32) <> md5('public')"""
+        ).fetchall()
+        if not left:
+            break
+        tables.catalog()
     assert left == []
 
 
