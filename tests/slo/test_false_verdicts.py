@@ -15,11 +15,11 @@ import pytest
 
 from pytest_dsql.slo.design_effect import design_effect
 from pytest_dsql.slo.evidence import Evidence, Generator, Requests
-from pytest_dsql.slo.objectives import Latency, Slo
+from pytest_dsql.slo.objectives import Latency, Slo, ms
 from pytest_dsql.slo.verdict import LEVEL, judge
 
 ALLOWED = {"p95": 0.05, "p99": 0.01}
-_LIMIT = 100
+_LIMIT = ms(100)
 _QUIET = Generator(cpu=0.1)
 
 
